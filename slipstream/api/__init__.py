@@ -1,0 +1,1 @@
+"""HTTP in, tokens out: OpenAI schemas, streaming, authentication, metrics."""

@@ -1,0 +1,1 @@
+"""Load generator and sweeps for any OpenAI-compatible server."""

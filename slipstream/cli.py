@@ -1,0 +1,31 @@
+"""The command line. Each command lives in the folder of its concern."""
+
+import sys
+
+import typer
+from rich.console import Console
+
+from slipstream.api.command import serve
+from slipstream.bench.command import bench
+from slipstream.errors import UserError
+from slipstream.models.commands import export, pull
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="A serving engine for large language models in which speculation can be left on.",
+)
+for command in (serve, bench, pull, export):
+    app.command()(command)
+
+
+def main() -> None:
+    """Run the command line; bad input prints one line and exits with status 2."""
+    try:
+        app()
+    except UserError as error:
+        Console(stderr=True, soft_wrap=True, highlight=False).print(
+            f"[bold red]error:[/] {str(error).replace('[', chr(92) + '[')}"
+        )
+        sys.exit(2)

@@ -1,0 +1,1 @@
+"""Requests become steps: request, scheduler, step batch, step loop, token emission."""

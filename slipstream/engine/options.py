@@ -1,0 +1,18 @@
+"""How an engine is started, as plain data that crosses the process boundary."""
+
+import msgspec
+
+from slipstream.engine.params import Speculation
+
+
+class EngineOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything the engine process needs to know before it can load."""
+
+    model: str  # "default", a folder, a .gguf file, or a Hugging Face name
+    max_model_len: int | None = None  # None: the model's own limit, if the K/V memory holds it
+    max_running_requests: int = 256
+    kv_memory: int | None = None  # bytes; None: a quarter of the free memory, at most 4 GiB
+    max_step_rows: int = 256  # rows of one step; prompts are cut into chunks that fit
+    prefix_cache: bool = True
+    speculation: Speculation = Speculation()
+    threads: int | None = None  # None: as many as there are cores

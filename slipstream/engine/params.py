@@ -1,0 +1,45 @@
+"""What a client may ask of one request, as plain data that crosses the process boundary."""
+
+from typing import Literal
+
+import msgspec
+
+
+class TreeShape(msgspec.Struct, frozen=True):
+    """How much to speculate, in SGLang's names and counting.
+
+    ``num_draft_tokens`` counts the root: 16 means the root and at most 15 draft nodes.
+    """
+
+    num_steps: int  # levels of the tree, at least 1
+    topk: int  # children kept per expanded node and nodes kept per level
+    num_draft_tokens: int  # rows of one request in one step, the root included
+
+
+class Speculation(msgspec.Struct, frozen=True):
+    """Speculation of one request: ``shape`` is used when ``mode`` is ``fixed``."""
+
+    mode: Literal["off", "fixed"] = "off"
+    shape: TreeShape = TreeShape(num_steps=4, topk=4, num_draft_tokens=16)
+
+
+class SamplingParams(msgspec.Struct, frozen=True):
+    """Everything that decides a request's tokens, besides the model and the tokens before them.
+
+    ``temperature`` 0 is argmax. ``stop_token_ids`` already contains the model's end tokens unless
+    the client asked to ignore them; the stop token itself is emitted and counted, never shown.
+    """
+
+    max_tokens: int
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0  # 0 keeps the whole vocabulary
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0  # over prompt and output
+    presence_penalty: float = 0.0  # over the output
+    frequency_penalty: float = 0.0  # over the output
+    logit_bias: dict[int, float] = {}
+    seed: int = 0  # unsigned 64 bits
+    stop_token_ids: tuple[int, ...] = ()
+    logprobs: int | None = None  # None: none; k: the emitted token's and the k best
+    speculation: Speculation | None = None  # None: as the server was started

@@ -1,0 +1,1 @@
+"""The K/V page pool and the prefix cache over it."""

@@ -1,0 +1,1 @@
+"""Architectures, checkpoints (safetensors, GGUF), tokenizer and chat template."""

@@ -1,0 +1,1 @@
+"""Token trees: drafters that propose them, the acceptance walk that reads them."""
