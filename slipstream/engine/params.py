@@ -4,16 +4,7 @@ from typing import Literal
 
 import msgspec
 
-
-class TreeShape(msgspec.Struct, frozen=True):
-    """How much to speculate, in SGLang's names and counting.
-
-    ``num_draft_tokens`` counts the root: 16 means the root and at most 15 draft nodes.
-    """
-
-    num_steps: int  # levels of the tree, at least 1
-    topk: int  # children kept per expanded node and nodes kept per level
-    num_draft_tokens: int  # rows of one request in one step, the root included
+from slipstream.speculation.tree import TreeShape as TreeShape
 
 
 class Speculation(msgspec.Struct, frozen=True):

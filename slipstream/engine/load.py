@@ -1,0 +1,76 @@
+"""From options to a running engine: kernels, weights, and how much K/V memory they leave."""
+
+import os
+
+from slipstream.engine.engine import Engine
+from slipstream.engine.messages import Ready
+from slipstream.engine.options import EngineOptions
+from slipstream.errors import UserError
+from slipstream.kernels import choose_kernels
+from slipstream.memory.pool import PAGE_SIZE, pages_for
+from slipstream.models.checkpoint import open_checkpoint
+from slipstream.models.config import ModelConfig
+from slipstream.models.transformer import Transformer, Weights, page_bytes
+from slipstream.speculation.ngram import NgramDrafter
+
+MOST_DEFAULT_KV_MEMORY = 4 << 30
+
+
+def load_engine(options: EngineOptions) -> tuple[Engine, Ready]:
+    """Load the model and set up the engine; raises ``UserError`` for what cannot be served."""
+    checkpoint = open_checkpoint(options.model)
+    kernels = choose_kernels(options.threads)
+    page = page_bytes(checkpoint.config, kernels)
+    kv_memory = options.kv_memory or _default_kv_memory()
+    max_model_len = _max_model_len(checkpoint.config, options.max_model_len, kv_memory, page)
+    pages = min(
+        kv_memory // page,
+        # More than every request at its longest, with a page of draft slots, is of no use.
+        options.max_running_requests * (pages_for(max_model_len) + 1),
+    )
+    model = Transformer(
+        checkpoint.config,
+        Weights.load(checkpoint, kernels),
+        kernels,
+        pages=pages,
+        max_model_len=max_model_len,
+    )
+    engine = Engine(
+        model,
+        NgramDrafter(),
+        pages=pages,
+        max_running_requests=options.max_running_requests,
+        max_step_rows=options.max_step_rows,
+        prefix_cache=options.prefix_cache,
+        speculation=options.speculation,
+    )
+    return engine, Ready(kernels.name, max_model_len, options.max_running_requests)
+
+
+def _max_model_len(config: ModelConfig, asked: int | None, kv_memory: int, page: int) -> int:
+    """Tokens of one request, as asked or as many as the model and the K/V memory allow."""
+    held = kv_memory // page * PAGE_SIZE
+    if held == 0:
+        raise UserError(
+            f"K/V memory of {kv_memory} bytes holds no page of {PAGE_SIZE} tokens; "
+            f"this model needs at least {page} bytes"
+        )
+    if asked is None:
+        return min(config.max_position_embeddings, held)
+    if asked > config.max_position_embeddings:
+        raise UserError(
+            f"max-model-len {asked} is beyond the model's own limit of "
+            f"{config.max_position_embeddings} tokens"
+        )
+    if asked > held:
+        raise UserError(
+            f"max-model-len {asked} does not fit the K/V memory of {kv_memory} bytes, which holds "
+            f"{held} tokens; it needs {pages_for(asked) * page} bytes"
+        )
+    return asked
+
+
+def _default_kv_memory() -> int:
+    """A quarter of the memory that is free now, at most 4 GiB."""
+    available = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return min(available // 4, MOST_DEFAULT_KV_MEMORY)

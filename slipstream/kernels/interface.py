@@ -1,0 +1,89 @@
+"""What model code may ask of a kernel set. Model code is written once, against this."""
+
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from slipstream.kernels.step_batch import StepBatch
+
+# Each kernel set has its own representation of these; model code only passes them on.
+Rows: TypeAlias = Any  # activations, one row per row of the step (padded as the kernels like)
+Vector: TypeAlias = Any  # a packed norm weight
+Linear: TypeAlias = Any  # packed weights of one matrix product
+Embedding: TypeAlias = Any
+StepContext: TypeAlias = Any  # what is computed once per step and used by every layer
+KVCache: TypeAlias = Any  # keys and values of all layers and slots
+
+
+class Kernels(Protocol):
+    """A kernel set. Weights are given in float32 and packed as the set likes."""
+
+    name: str
+
+    def pack_linear(self, weights: Sequence[torch.Tensor], bias: torch.Tensor | None) -> Linear:
+        """Pack matrices ``[N_i, K]``, stacked along N, and a bias ``[sum N_i]``."""
+        ...
+
+    def pack_vector(self, weight: torch.Tensor) -> Vector: ...
+
+    def pack_embedding(self, weight: torch.Tensor) -> Embedding:
+        """Pack a table ``[vocabulary, hidden]``."""
+        ...
+
+    def pack_rotary(self, cosines: torch.Tensor, sines: torch.Tensor) -> Any:
+        """Pack rotary tables ``[positions, head_dim / 2]``."""
+        ...
+
+    def new_kv_cache(self, layers: int, kv_heads: int, head_dim: int, slots: int) -> KVCache:
+        """Zeroed keys and values; memory is touched only where slots are written."""
+        ...
+
+    def slot_bytes(self, layers: int, kv_heads: int, head_dim: int) -> int:
+        """Memory of one slot over all layers."""
+        ...
+
+    def begin(self, batch: StepBatch, heads: int, kv_heads: int, head_dim: int) -> StepContext: ...
+
+    def embed(self, table: Embedding, step: StepContext) -> Rows:
+        """``[T] -> [T, hidden]``."""
+        ...
+
+    def norm_linear(self, x: Rows, norm: Vector, eps: float, linear: Linear) -> Rows:
+        """RMS norm, then the matrix product and bias."""
+        ...
+
+    def attention(
+        self,
+        qkv: Rows,
+        qk_norms: tuple[Vector, Vector, float] | None,
+        rotary: Any,
+        cache: KVCache,
+        layer: int,
+        step: StepContext,
+    ) -> Rows:
+        """Normalise (if asked) and rotate queries and keys, store K and V, attend.
+
+        ``qkv`` is ``[T, (heads + 2 * kv_heads) * head_dim]``; the result ``[T, heads * head_dim]``.
+        """
+        ...
+
+    def linear_add(self, x: Rows, linear: Linear, residual: Rows) -> Rows:
+        """The matrix product and bias, plus the residual."""
+        ...
+
+    def swiglu(self, gate_up: Rows) -> Rows:
+        """``silu(gate) * up`` of ``[T, 2 * intermediate]``, gate first."""
+        ...
+
+    def logits(
+        self, x: Rows, norm: Vector, eps: float, head: Linear, step: StepContext
+    ) -> NDArray[np.float32]:
+        """``[L, vocabulary]`` of the batch's logit rows."""
+        ...
+
+    def move_slots(self, cache: KVCache, sources: list[int], targets: list[int]) -> None:
+        """Copy K and V of all layers between slots, all reads before all writes."""
+        ...

@@ -1,0 +1,1 @@
+"""Float32 kernels in PyTorch: they run anywhere, and are the reference for faster ones."""

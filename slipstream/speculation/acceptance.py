@@ -1,0 +1,28 @@
+"""The acceptance walk: how far the target agrees with a token tree."""
+
+from collections.abc import Callable
+
+from slipstream.speculation.tree import TokenTree
+
+
+def accept(tree: TokenTree, emit: Callable[[int], int | None]) -> list[int]:
+    """Walk from the root to the child that holds the emitted token, until there is none.
+
+    ``emit(node)`` gives the token that the target emits after ``node``, or None to end the walk
+    (the request needs no further token). It is called on accepted nodes only, in order, so the
+    emitted tokens are those of plain decoding. Returns the accepted draft nodes.
+    """
+    children: dict[tuple[int, int], int] = {
+        (int(tree.parents[node]), int(tree.tokens[node])): node
+        for node in range(tree.root + 1, len(tree.tokens))
+    }
+    accepted: list[int] = []
+    node: int | None = tree.root
+    while node is not None:
+        token = emit(node)
+        if token is None:
+            break
+        node = children.get((node, token))
+        if node is not None:
+            accepted.append(node)
+    return accepted

@@ -1,0 +1,42 @@
+"""What the engine knows of a drafter."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slipstream.speculation.tree import TreeShape
+
+
+@dataclass(frozen=True, slots=True)
+class DraftTask:
+    """One request that may speculate in this step."""
+
+    request_id: int
+    tokens: NDArray[np.int32]  # all known tokens; the last one is the root
+    shape: TreeShape
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """Nodes below the root, best first within the constraint that parents stand before children.
+
+    ``parents[i]`` is 0 for the root, k for node k - 1 of this list.
+    """
+
+    tokens: list[int]
+    parents: list[int]
+
+
+class Drafter(Protocol):
+    """Proposes token trees. A proposal decides speed only, never what is emitted."""
+
+    def draft(self, tasks: Sequence[DraftTask]) -> list[Draft]:
+        """One draft per task, at most as large as its shape allows; empty where nothing fits."""
+        ...
+
+    def forget(self, request_id: int) -> None:
+        """The request has ended: drop what is kept for it."""
+        ...

@@ -1,0 +1,115 @@
+"""Prompt lookup: draft what followed the same words earlier in the same request.
+
+After Saxena, "Prompt Lookup Decoding" (2023), widened from one continuation to a tree of several.
+"""
+
+import heapq
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from slipstream.speculation.drafter import Draft, DraftTask
+from slipstream.speculation.tree import TreeShape
+
+LONGEST_MATCH = 4  # tokens of the suffix that are looked up
+MOST_OCCURRENCES = 16  # the latest ones; older text predicts less
+WEIGHT_PER_TOKEN = 4.0  # a match longer by one token counts this much more
+UNSEEN = 1.0  # weight left for continuations that never occurred
+
+
+class NgramDrafter:
+    """Keeps, per request, where each n-gram of its tokens occurred."""
+
+    def __init__(self) -> None:
+        self._histories: dict[int, _History] = {}
+
+    def draft(self, tasks: Sequence[DraftTask]) -> list[Draft]:
+        """One tree per task from the continuations of its latest tokens' earlier occurrences."""
+        drafts = []
+        for task in tasks:
+            history = self._histories.setdefault(task.request_id, _History())
+            history.extend(task.tokens[len(history.tokens) :].tolist())
+            trie = _Node()
+            for start, weight in history.occurrences():
+                trie.insert(history.tokens[start : start + task.shape.num_steps], weight)
+            drafts.append(_best_nodes(trie, task.shape))
+        return drafts
+
+    def forget(self, request_id: int) -> None:
+        self._histories.pop(request_id, None)
+
+
+class _History:
+    """One request's tokens with, for each n-gram, the positions after its occurrences."""
+
+    def __init__(self) -> None:
+        self.tokens: list[int] = []
+        self._after: defaultdict[tuple[int, ...], list[int]] = defaultdict(list)
+
+    def extend(self, tokens: list[int]) -> None:
+        for token in tokens:
+            # What ends at the very last token has no continuation yet: index one behind.
+            end = len(self.tokens)
+            for n in range(1, min(LONGEST_MATCH, end) + 1):
+                self._after[tuple(self.tokens[end - n :])].append(end)
+            self.tokens.append(token)
+
+    def occurrences(self) -> list[tuple[int, float]]:
+        """(where the continuation starts, weight) of the suffix's occurrences."""
+        weights: dict[int, float] = {}
+        for n in range(min(LONGEST_MATCH, len(self.tokens)), 0, -1):
+            for start in reversed(self._after.get(tuple(self.tokens[-n:]), [])[-MOST_OCCURRENCES:]):
+                if len(weights) == MOST_OCCURRENCES:
+                    return list(weights.items())
+                weights.setdefault(start, WEIGHT_PER_TOKEN**n)
+        return list(weights.items())
+
+
+@dataclass(slots=True)
+class _Node:
+    """Continuations merged by shared prefix; ``weight`` is that of all that pass through."""
+
+    weight: float = 0.0
+    children: dict[int, "_Node"] = field(default_factory=dict)
+
+    def insert(self, tokens: list[int], weight: float) -> None:
+        node = self
+        for token in tokens:
+            node = node.children.setdefault(token, _Node())
+            node.weight += weight
+
+
+def _best_nodes(trie: _Node, shape: TreeShape) -> Draft:
+    """Keep ``topk`` nodes a level by path probability, then the best of all up to the budget.
+
+    The two stages are those of EAGLE-2 (Li et al., 2024). A child is never more probable than its
+    parent and stands behind it in the list, so the best nodes form a tree.
+    """
+    level: list[tuple[float, int, _Node]] = [(1.0, -1, trie)]
+    nodes: list[tuple[float, int, int]] = []  # path probability, parent's index in nodes, token
+    for _ in range(shape.num_steps):
+        candidates = [
+            (probability * child.weight / total, parent, token, child)
+            for probability, parent, node in level
+            if (total := UNSEEN + sum(child.weight for child in node.children.values()))
+            for token, child in heapq.nlargest(
+                shape.topk, node.children.items(), key=lambda item: item[1].weight
+            )
+        ]
+        level = []
+        for probability, parent, token, child in heapq.nlargest(
+            shape.topk, candidates, key=lambda candidate: candidate[0]
+        ):
+            level.append((probability, len(nodes), child))
+            nodes.append((probability, parent, token))
+    best = heapq.nlargest(shape.num_draft_tokens - 1, range(len(nodes)), key=lambda i: nodes[i][0])
+    return _renumber(nodes, best)
+
+
+def _renumber(nodes: list[tuple[float, int, int]], kept: list[int]) -> Draft:
+    """The kept nodes, best first, with parents counted from the root (0)."""
+    place = {-1: 0} | {index: number for number, index in enumerate(kept, start=1)}
+    return Draft(
+        tokens=[nodes[index][2] for index in kept],
+        parents=[place[nodes[index][1]] for index in kept],
+    )

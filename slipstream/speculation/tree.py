@@ -1,0 +1,63 @@
+"""Token trees: what one request proposes to the target in one step."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+
+class TreeShape(msgspec.Struct, frozen=True):
+    """How much to speculate, in SGLang's names and counting.
+
+    ``num_draft_tokens`` counts the root: 16 means the root and at most 15 draft nodes.
+    """
+
+    num_steps: int  # levels of the tree, at least 1
+    topk: int  # children kept per expanded node and nodes kept per level
+    num_draft_tokens: int  # rows of one request in one step, the root included
+
+
+@dataclass(frozen=True, slots=True)
+class TokenTree:
+    """Nodes in topological order: a parent stands before its children.
+
+    A chain of known tokens comes first (a chunk of prompt, or a single last token); its last node
+    is the ``root``, below which draft nodes may hang. No draft nodes is plain decoding.
+    """
+
+    tokens: NDArray[np.int32]  # [n]
+    parents: NDArray[np.int32]  # [n], the parent's index; -1 for the first node
+    root: int  # index of the last known token
+
+    @classmethod
+    def chain(cls, tokens: NDArray[np.int32]) -> Self:
+        """Known tokens ``[n]``, n at least 1, each below the one before it."""
+        return cls(tokens, np.arange(-1, len(tokens) - 1, dtype=np.int32), len(tokens) - 1)
+
+    @property
+    def draft_nodes(self) -> int:
+        return len(self.tokens) - 1 - self.root
+
+    def graft(self, tokens: Sequence[int], parents: Sequence[int]) -> "TokenTree":
+        """This tree with draft nodes below its root.
+
+        ``parents`` count from the root: 0 is the root itself, k the k-th grafted node.
+        """
+        if not tokens:
+            return self
+        grafted = np.asarray(parents, dtype=np.int32) + self.root
+        return TokenTree(
+            np.concatenate([self.tokens, np.asarray(tokens, dtype=np.int32)]),
+            np.concatenate([self.parents, grafted]),
+            self.root,
+        )
+
+    def trim(self, nodes: int) -> "TokenTree":
+        """The first ``nodes`` nodes; known tokens are never dropped."""
+        nodes = max(nodes, self.root + 1)
+        if nodes >= len(self.tokens):
+            return self
+        return TokenTree(self.tokens[:nodes], self.parents[:nodes], self.root)
