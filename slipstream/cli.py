@@ -9,6 +9,7 @@ from slipstream.api.command import serve
 from slipstream.bench.command import bench
 from slipstream.errors import UserError
 from slipstream.models.commands import export, pull
+from slipstream.several_values import SeveralValuesCommand
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -17,7 +18,7 @@ app = typer.Typer(
     help="A serving engine for large language models in which speculation can be left on.",
 )
 for command in (serve, bench, pull, export):
-    app.command()(command)
+    app.command(cls=SeveralValuesCommand)(command)
 
 
 def main() -> None:

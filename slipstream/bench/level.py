@@ -1,0 +1,139 @@
+"""One level of a sweep: exactly so many requests in flight, from warm-up to the last measured one.
+
+Each of the C slots sends one request after the other, so C are in flight until the level is over.
+
+1. Warm-up. The first requests have lengths spread evenly over 1..max, so that the slots do not
+   move in lockstep; a slot whose first request has ended goes on with full ones. When every
+   slot's first request has ended, ages and contexts are mixed as they stay: the steady window
+   opens.
+2. Measured. The next N requests to be sent, by whichever slot is free: nothing drains in between.
+3. Filler. Slots with no measured request left to send keep up the load until the last measured
+   request ends, which closes the window. A filler is as long as the longest remainder of a measured
+   request, so that little is left over to run out after the window.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from slipstream.bench.client import Client, Target
+from slipstream.bench.prompt_sets import PromptDeck
+from slipstream.bench.samples import LevelRun, Role, Sample
+
+_PAUSE_AFTER_FAILURE_S = 0.25  # a server that turns requests away is not flooded with them
+
+Progress = Callable[[int, int], None]
+"""Takes how many measured requests have ended, and how many there will be."""
+
+
+@dataclass(frozen=True)
+class Load:
+    """What to send at one level."""
+
+    concurrency: int
+    max_tokens: int
+    at_least: int = 30  # measured requests
+
+    @property
+    def requests(self) -> int:
+        """Measured requests: enough that each slot sends three on average."""
+        return max(30, 3 * self.concurrency, self.at_least)
+
+
+def warmup_length(slot: int, concurrency: int, max_tokens: int) -> int:
+    """Output tokens of a slot's first request: the slots' lengths divide 1..max evenly."""
+    return 1 + round((max_tokens - 1) * (slot + 0.5) / concurrency)
+
+
+async def run_level(
+    target: Target,
+    deck: PromptDeck,
+    load: Load,
+    progress: Progress | None = None,
+    pause_after_failure_s: float = _PAUSE_AFTER_FAILURE_S,
+) -> LevelRun:
+    """Measure one level. Failed requests are recorded, never raised."""
+    level = _Level(target, deck, load, progress, pause_after_failure_s)
+    try:
+        async with asyncio.TaskGroup() as group:
+            for slot in level.slots:
+                group.create_task(level.keep_busy(slot))
+    finally:
+        for slot in level.slots:
+            slot.client.close()
+    return level.run
+
+
+@dataclass
+class _Slot:
+    index: int
+    client: Client
+    measuring: bool = False
+
+
+class _Level:
+    """The state that the slots of one level share."""
+
+    def __init__(
+        self,
+        target: Target,
+        deck: PromptDeck,
+        load: Load,
+        progress: Progress | None,
+        pause_after_failure_s: float,
+    ) -> None:
+        self.slots = [_Slot(index, Client(target)) for index in range(load.concurrency)]
+        self.run = LevelRun(load.concurrency, [], 0.0, 0.0, 0.0)
+        self._deck = deck
+        self._load = load
+        self._progress = progress
+        self._pause_s = pause_after_failure_s
+        self._warm = 0  # slots whose first request has ended
+        self._sent = 0  # measured requests
+        self._ended = 0
+        self._cpu_at_start = 0.0
+
+    async def keep_busy(self, slot: _Slot) -> None:
+        """Send requests from one slot until the level is over."""
+        load = self._load
+        length = warmup_length(slot.index, load.concurrency, load.max_tokens)
+        first = await self._send(slot, "warmup", length)
+        self._warm += 1
+        if self._warm == load.concurrency:
+            self.run.window_start = first.end
+            self._cpu_at_start = time.process_time()
+        await self._pause_after(first)
+        while role := self._next_role():
+            length = self._longest_remainder() if role == "filler" else load.max_tokens
+            await self._pause_after(await self._send(slot, role, length))
+
+    def _next_role(self) -> Role | None:
+        if self._warm < self._load.concurrency:
+            return "warmup"
+        if self._sent < self._load.requests:
+            return "measured"
+        return "filler" if self._ended < self._load.requests else None
+
+    def _longest_remainder(self) -> int:
+        received = [slot.client.received for slot in self.slots if slot.measuring]
+        return max(1, self._load.max_tokens - min(received, default=0))
+
+    async def _send(self, slot: _Slot, role: Role, max_tokens: int) -> Sample:
+        slot.measuring = role == "measured"
+        self._sent += slot.measuring
+        sample = await slot.client.complete(self._deck.deal(), max_tokens, role)
+        self.run.samples.append(sample)
+        if slot.measuring:
+            slot.measuring = False
+            self._ended += 1
+            if self._ended == self._load.requests:
+                self.run.window_end = sample.end
+                self.run.client_cpu_s = time.process_time() - self._cpu_at_start
+            if self._progress:
+                self._progress(self._ended, self._load.requests)
+        return sample
+
+    async def _pause_after(self, sample: Sample) -> None:
+        if sample.error is not None:
+            await asyncio.sleep(self._pause_s)
