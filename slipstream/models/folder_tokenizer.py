@@ -1,0 +1,78 @@
+"""The tokenizer of a Hugging Face folder."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+from tokenizers.processors import TemplateProcessing
+
+from slipstream.errors import UserError
+from slipstream.models.json_file import read_optional_json_object
+from slipstream.models.tokenizer_parts import TokenizerParts, bos_eos_template
+
+_SPECIAL_NAMES = ("bos_token", "eos_token", "unk_token", "pad_token")
+
+
+def tokenizer_parts_from_folder(folder: Path) -> TokenizerParts:
+    """Reads tokenizer.json and, where they are, its companions. Raises ``UserError``."""
+    path = folder / "tokenizer.json"
+    if not path.exists():
+        raise UserError(
+            f"{folder} has no tokenizer.json; saving the model's fast tokenizer with transformers "
+            "writes one"
+        )
+    try:
+        backend = tokenizers.Tokenizer.from_file(str(path))
+    except Exception as error:  # the library raises bare Exception
+        raise UserError(f"{path} is not a tokenizer ({_one_line(error)})") from None
+    backend.no_truncation()
+    backend.no_padding()
+    config = read_optional_json_object(folder / "tokenizer_config.json")
+    special = _special_tokens(config | _old_map(folder, config))
+    if "add_bos_token" in config or "add_eos_token" in config:
+        backend.post_processor = _template(backend, config, special)
+    return TokenizerParts(backend, special, _chat_template(folder, config))
+
+
+def _old_map(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Special tokens that only the older special_tokens_map.json names."""
+    old = read_optional_json_object(folder / "special_tokens_map.json")
+    return {name: token for name, token in old.items() if config.get(name) is None}
+
+
+def _special_tokens(config: Mapping[str, Any]) -> dict[str, str]:
+    found = {}
+    for name in _SPECIAL_NAMES:
+        token = config.get(name)
+        text = token.get("content") if isinstance(token, dict) else token
+        if isinstance(text, str):
+            found[name] = text
+    return found
+
+
+def _template(
+    backend: tokenizers.Tokenizer, config: Mapping[str, Any], special: Mapping[str, str]
+) -> TemplateProcessing:
+    """The explicit flags win over the pipeline in tokenizer.json, as in transformers."""
+    bos = special.get("bos_token") if config.get("add_bos_token") else None
+    eos = special.get("eos_token") if config.get("add_eos_token") else None
+    return bos_eos_template(backend, bos, eos)
+
+
+def _chat_template(folder: Path, config: Mapping[str, Any]) -> str | None:
+    path = folder / "chat_template.jinja"
+    if path.exists():
+        try:
+            return path.read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:
+            raise UserError(f"cannot read {path}: {_one_line(error)}") from None
+    template = config.get("chat_template")
+    if isinstance(template, list):  # several by name; the one for plain chat is called default
+        named = {t.get("name"): t.get("template") for t in template if isinstance(t, dict)}
+        template = named.get("default")
+    return template if isinstance(template, str) else None
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]
