@@ -1,0 +1,82 @@
+"""``POST /v1/chat/completions``."""
+
+import time
+
+from fastapi import APIRouter, Request, Response
+
+from slipstream.api.errors import bad_request
+from slipstream.api.logprobs import chat_logprobs
+from slipstream.api.output import Piece
+from slipstream.api.responses import ChatDelta, ChatMessage, Choice, choice
+from slipstream.api.schemas import ChatCompletionRequest, Message
+from slipstream.api.service import ServerState, Service, random_seed
+from slipstream.api.streaming import respond
+from slipstream.api.translate import check_prompt
+from slipstream.models.chat_template import ChatTemplateError
+from slipstream.models.tokenizer import Tokenizer
+
+router = APIRouter()
+
+
+@router.post("/v1/chat/completions")
+async def create_chat_completion(body: ChatCompletionRequest, request: Request) -> Response:
+    arrived = time.monotonic()
+    state: ServerState = request.app.state.server
+    service = state.require()
+    service.check_model(body.model)
+    prompt = await _prompt(body, service)
+    check_prompt(prompt, service.limits, "messages")
+    seed = random_seed() if body.seed is None else body.seed
+    generation = service.generate(body, [prompt], seed, arrived)
+    shape = ChatShape(body, service.tokenizer)
+    envelope = service.envelope(ChatShape.id_prefix, seed)
+    return await respond(request, body, generation, shape, envelope)
+
+
+async def _prompt(body: ChatCompletionRequest, service: Service) -> list[int]:
+    """The conversation as token ids. Raises ApiError where the model's template refuses it."""
+    try:
+        text = service.tokenizer.render_chat(
+            [_turn(message) for message in body.messages], **body.chat_template_kwargs
+        )
+    except ChatTemplateError as error:
+        raise bad_request(str(error), "messages", "chat_template") from None
+    # The template writes the special tokens itself.
+    return await service.encode(text, add_special_tokens=False)
+
+
+def _turn(message: Message) -> dict[str, str]:
+    """A message as chat templates know it: plain text, and no role that came later."""
+    content = message.content
+    if not isinstance(content, str):
+        content = "\n".join(part.text for part in content)
+    role = "system" if message.role == "developer" else message.role
+    turn = {"role": role, "content": content}
+    return turn if message.name is None else {**turn, "name": message.name}
+
+
+class ChatShape:
+    """Shows pieces as chat completions."""
+
+    id_prefix = "chatcmpl-"
+    whole_object = "chat.completion"
+    chunk_object = "chat.completion.chunk"
+
+    def __init__(self, body: ChatCompletionRequest, tokenizer: Tokenizer) -> None:
+        self._body = body
+        self._tokenizer = tokenizer
+        self._begun: set[int] = set()
+
+    def whole(self, index: int, piece: Piece) -> Choice:
+        return self._choice(index, piece, message=ChatMessage(piece.text))
+
+    def chunk(self, index: int, piece: Piece) -> Choice:
+        delta = ChatDelta(piece.text)
+        if index not in self._begun:
+            self._begun.add(index)
+            delta.role = "assistant"
+        return self._choice(index, piece, delta=delta)
+
+    def _choice(self, index: int, piece: Piece, **shown: ChatMessage | ChatDelta) -> Choice:
+        logprobs = chat_logprobs(piece, self._tokenizer) if self._body.logprobs else None
+        return choice(index, piece, self._body.return_token_ids, logprobs=logprobs, **shown)

@@ -1,0 +1,127 @@
+"""``slipstream serve``."""
+
+import re
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from slipstream.errors import UserError
+
+if TYPE_CHECKING:
+    from slipstream.engine.params import Speculation
+
+_UNITS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
+
+
+class SpeculationMode(StrEnum):
+    off = "off"
+    fixed = "fixed"
+
+
+class LogLevel(StrEnum):
+    debug = "debug"
+    info = "info"
+    warning = "warning"
+    error = "error"
+
+
+def serve(
+    model: Annotated[
+        str, typer.Option(help="'default', a folder, a .gguf file, or a Hugging Face name.")
+    ] = "default",
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 picks a free one.")] = 30000,
+    api_key: Annotated[
+        str | None,
+        typer.Option(envvar="SLIPSTREAM_API_KEY", help="Clients must send it as a bearer token."),
+    ] = None,
+    max_model_len: Annotated[
+        int | None, typer.Option(min=2, help="Prompt and output together, in tokens.")
+    ] = None,
+    max_running_requests: Annotated[int, typer.Option(min=1, help="Run at once.")] = 256,
+    max_queued_requests: Annotated[
+        int, typer.Option(min=0, help="Wait beyond those; more get status 429.")
+    ] = 1024,
+    kv_memory: Annotated[
+        str | None, typer.Option(help="For keys and values, such as 2GiB.", metavar="SIZE")
+    ] = None,
+    max_step_rows: Annotated[int, typer.Option(min=16, help="Rows of one step.")] = 256,
+    served_model_name: Annotated[str | None, typer.Option(help="What clients call it.")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="Default: all cores.")] = None,
+    no_prefix_cache: Annotated[
+        bool, typer.Option("--no-prefix-cache", help="Compute every prompt anew.")
+    ] = False,
+    speculation: Annotated[
+        SpeculationMode, typer.Option(help="For requests that do not say.")
+    ] = SpeculationMode.off,
+    speculative_num_steps: Annotated[int | None, typer.Option(help="Levels of the tree.")] = None,
+    speculative_eagle_topk: Annotated[int | None, typer.Option(help="Branches per node.")] = None,
+    speculative_num_draft_tokens: Annotated[
+        int | None, typer.Option(help="Nodes of the tree, the root included.")
+    ] = None,
+    log_level: Annotated[LogLevel, typer.Option(help="debug logs every request.")] = LogLevel.info,
+) -> None:
+    """Serve a model over an OpenAI-compatible HTTP API."""
+    from slipstream.api.server import ServeOptions, run_server
+    from slipstream.engine.options import EngineOptions
+
+    if api_key is not None and not (api_key and api_key.isascii() and api_key.isprintable()):
+        raise UserError("the API key must be printable ASCII, at least one character")
+    shape = (speculative_num_steps, speculative_eagle_topk, speculative_num_draft_tokens)
+    engine = EngineOptions(
+        model=model,
+        max_model_len=max_model_len,
+        max_running_requests=max_running_requests,
+        kv_memory=None if kv_memory is None else parse_size(kv_memory),
+        max_step_rows=max_step_rows,
+        prefix_cache=not no_prefix_cache,
+        speculation=parse_speculation(speculation.value, *shape, max_step_rows=max_step_rows),
+        threads=threads,
+    )
+    options = ServeOptions(
+        engine=engine,
+        host=host,
+        port=port,
+        api_key=api_key,
+        served_model_name=served_model_name,
+        max_queued_requests=max_queued_requests,
+        log_level=log_level.value,
+    )
+    raise typer.Exit(run_server(options))
+
+
+def parse_size(text: str) -> int:
+    """Bytes of a size such as ``2GiB``, ``512M`` (both powers of 1024) or ``1.5GB`` (of 1000)."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?B)?", text.strip(), re.ASCII | re.I)
+    if match is None:
+        raise UserError(f"--kv-memory {text!r} is not a size; it should be like 2GiB or 512MiB")
+    number, unit, suffix = match.groups()
+    base = 1000 if (suffix or "").upper() == "B" else 1024
+    size = int(float(number) * base ** _UNITS[unit.upper()])
+    if not 0 < size < 2**63:
+        raise UserError(f"--kv-memory {text!r} is not a size that a machine has")
+    return size
+
+
+def parse_speculation(
+    mode: str,
+    num_steps: int | None,
+    topk: int | None,
+    num_draft_tokens: int | None,
+    *,
+    max_step_rows: int,
+) -> "Speculation":
+    """The server's default speculation. Raises UserError for numbers that do not fit together."""
+    from slipstream.api.tree_shape import tree_shape
+    from slipstream.engine.params import Speculation
+
+    if mode == "off":
+        if any(number is not None for number in (num_steps, topk, num_draft_tokens)):
+            raise UserError("the --speculative-* options need --speculation fixed")
+        return Speculation(mode="off")
+    try:
+        shape = tree_shape(num_steps, topk, num_draft_tokens, max_step_rows)
+    except ValueError as error:
+        raise UserError(f"--speculation fixed: {error}") from None
+    return Speculation(mode="fixed", shape=shape)

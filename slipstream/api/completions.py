@@ -1,0 +1,72 @@
+"""``POST /v1/completions``."""
+
+import time
+
+from fastapi import APIRouter, Request, Response
+
+from slipstream.api.errors import bad_request
+from slipstream.api.logprobs import completion_logprobs
+from slipstream.api.output import Piece
+from slipstream.api.responses import Choice, choice
+from slipstream.api.schemas import CompletionRequest
+from slipstream.api.service import ServerState, Service, random_seed
+from slipstream.api.streaming import respond
+from slipstream.api.translate import check_prompt
+from slipstream.models.tokenizer import Tokenizer
+
+router = APIRouter()
+
+
+@router.post("/v1/completions")
+async def create_completion(body: CompletionRequest, request: Request) -> Response:
+    arrived = time.monotonic()
+    state: ServerState = request.app.state.server
+    service = state.require()
+    service.check_model(body.model)
+    prompts = await _prompts(body.prompt, service)
+    for prompt in prompts:
+        check_prompt(prompt, service.limits, "prompt")
+    seed = random_seed() if body.seed is None else body.seed
+    generation = service.generate(body, prompts, seed, arrived)
+    shape = CompletionShape(body, service.tokenizer)
+    envelope = service.envelope(CompletionShape.id_prefix, seed)
+    return await respond(request, body, generation, shape, envelope)
+
+
+async def _prompts(
+    prompt: str | list[str] | list[int] | list[list[int]], service: Service
+) -> list[list[int]]:
+    """Every prompt as token ids. Raises ApiError."""
+    if not prompt:
+        raise bad_request("the prompt is empty; it must have at least one token", "prompt")
+    if isinstance(prompt, str):
+        return [await service.encode(prompt, add_special_tokens=True)]
+    if isinstance(prompt[0], int):
+        return [[token for token in prompt if isinstance(token, int)]]
+    prompts: list[list[int]] = []
+    for item in prompt:
+        if isinstance(item, str):
+            prompts.append(await service.encode(item, add_special_tokens=True))
+        elif isinstance(item, list):
+            prompts.append(item)
+    return prompts
+
+
+class CompletionShape:
+    """Shows pieces as text completions, whole and in chunks alike."""
+
+    id_prefix = "cmpl-"
+    whole_object = "text_completion"
+    chunk_object = "text_completion"
+
+    def __init__(self, body: CompletionRequest, tokenizer: Tokenizer) -> None:
+        self._body = body
+        self._tokenizer = tokenizer
+
+    def whole(self, index: int, piece: Piece) -> Choice:
+        logprobs = None
+        if self._body.logprobs is not None:
+            logprobs = completion_logprobs(piece, self._tokenizer)
+        return choice(index, piece, self._body.return_token_ids, text=piece.text, logprobs=logprobs)
+
+    chunk = whole

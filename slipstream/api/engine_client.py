@@ -1,0 +1,213 @@
+"""The HTTP process's end of the socket to the engine: submit, cancel, and tokens coming back."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import NamedTuple, cast
+
+import msgspec
+
+from slipstream.engine.messages import (
+    Cancel,
+    Commands,
+    Delta,
+    Drain,
+    EngineStats,
+    Failed,
+    Ready,
+    Report,
+    Submit,
+    decode_from_engine,
+    frame,
+)
+from slipstream.engine.params import SamplingParams
+from slipstream.errors import UserError
+
+_HEADER = 4  # bytes of a frame's length
+
+
+class EngineDiedError(Exception):
+    """The engine is gone; the message says why."""
+
+
+class Arrival(NamedTuple):
+    """A delta and when it came, in seconds of the event loop's clock."""
+
+    time: float
+    delta: Delta
+
+
+class FrameReader:
+    """Cuts a byte stream into the documents of its frames."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """The documents that ``data`` completes."""
+        self._buffer += data
+        start = 0
+        while len(self._buffer) - start >= _HEADER:
+            body = start + _HEADER
+            end = body + int.from_bytes(self._buffer[start:body], "little")
+            if len(self._buffer) < end:
+                break
+            yield bytes(self._buffer[body:end])
+            start = end
+        del self._buffer[:start]
+
+
+class Channel:
+    """What the engine sends for the choices of one HTTP request.
+
+    Deltas wait here until they are taken, at most ``max_tokens`` per choice, so a slow client
+    holds up nobody but itself.
+    """
+
+    def __init__(self, client: "EngineClient") -> None:
+        self._client = client
+        self._pending: list[Arrival] = []
+        self._open: set[int] = set()
+        self._waiter: asyncio.Future[None] | None = None
+
+    def submit(self, token_ids: list[int], params: SamplingParams) -> int:
+        """Start one choice; its deltas carry the id that is returned."""
+        request_id = self._client.submit(self, token_ids, params)
+        self._open.add(request_id)
+        return request_id
+
+    async def receive(self) -> list[Arrival]:
+        """All deltas that came since the last call, at least one.
+
+        Raises EngineDiedError when no more will come.
+        """
+        while not self._pending:
+            if self._client.failure is not None:
+                raise EngineDiedError(self._client.failure)
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+        pending, self._pending = self._pending, []
+        return pending
+
+    def cancel(self, request_id: int) -> None:
+        """Nobody wants this choice any more; harmless when it has ended."""
+        if request_id in self._open:
+            self._open.remove(request_id)
+            self._client.cancel(request_id)
+
+    def close(self) -> None:
+        """Cancel whatever still runs."""
+        for request_id in tuple(self._open):
+            self.cancel(request_id)
+
+    def put(self, arrival: Arrival) -> None:
+        if arrival.delta.finish is not None:
+            self._open.discard(arrival.delta.id)
+        self._pending.append(arrival)
+        self.wake()
+
+    def wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+class EngineClient(asyncio.Protocol):
+    """Speaks ``engine/messages.py`` over one connected stream socket."""
+
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.ready: asyncio.Future[Ready] = loop.create_future()
+        self.lost: asyncio.Future[None] = loop.create_future()
+        self.stats = EngineStats()
+        self.failure: str | None = None
+        self._loop = loop
+        self._reader = FrameReader()
+        self._channels: dict[int, Channel] = {}
+        self._commands: list[Submit | Cancel | Drain] = []
+        self._next_id = 0
+        self._transport: asyncio.Transport | None = None
+
+    @property
+    def in_flight(self) -> int:
+        """Choices that the engine still runs or queues."""
+        return len(self._channels)
+
+    def channel(self) -> Channel:
+        return Channel(self)
+
+    def submit(self, channel: Channel, token_ids: list[int], params: SamplingParams) -> int:
+        request_id = self._next_id
+        self._next_id += 1
+        self._channels[request_id] = channel
+        self._send(Submit(request_id, token_ids, params))
+        return request_id
+
+    def cancel(self, request_id: int) -> None:
+        if self._channels.pop(request_id, None) is not None:
+            self._send(Cancel(request_id))
+
+    def drain(self) -> None:
+        """Ask the engine to finish what runs and exit."""
+        self._send(Drain())
+
+    def fail(self, reason: str) -> None:
+        """No more tokens will come: everyone who waits gets EngineDiedError with ``reason``."""
+        if self.failure is not None:
+            return
+        self.failure = reason
+        if not self.ready.done():
+            self.ready.set_exception(EngineDiedError(reason))
+            self.ready.exception()  # somebody may have stopped waiting for it
+        for channel in set(self._channels.values()):
+            channel.wake()
+        self._channels.clear()
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+    def _send(self, command: Submit | Cancel | Drain) -> None:
+        """Queue a command; those of one turn of the event loop leave in one frame."""
+        if not self._commands:
+            self._loop.call_soon(self._flush)
+        self._commands.append(command)
+
+    def _flush(self) -> None:
+        commands, self._commands = self._commands, []
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(frame(Commands(commands)))
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for document in self._reader.feed(data):
+                self._on_message(decode_from_engine(document))
+        except msgspec.MsgspecError as error:
+            self.fail(f"the engine sent something unreadable: {error}")
+            self.close()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if not self.lost.done():
+            self.lost.set_result(None)
+
+    def _on_message(self, message: Ready | Failed | Report) -> None:
+        match message:
+            case Report(deltas, stats):
+                self.stats = stats
+                now = self._loop.time()
+                for delta in deltas:
+                    self._on_delta(Arrival(now, delta))
+            case Ready():
+                self.ready.set_result(message)
+            case Failed(text):
+                self.ready.set_exception(UserError(text))
+
+    def _on_delta(self, arrival: Arrival) -> None:
+        delta = arrival.delta
+        if delta.finish is None:
+            channel = self._channels.get(delta.id)
+        else:
+            channel = self._channels.pop(delta.id, None)
+        if channel is not None:  # otherwise cancelled, and the engine did not know yet
+            channel.put(arrival)

@@ -1,0 +1,177 @@
+"""How a generation reaches its client: as one document or as server-sent events."""
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+from fastapi import Request, Response
+from msgspec import UNSET, UnsetType
+from starlette.types import Receive, Scope, Send
+
+from slipstream.api.engine_client import EngineDiedError
+from slipstream.api.errors import ApiError, error_body
+from slipstream.api.generation import Generation
+from slipstream.api.output import Piece
+from slipstream.api.responses import Answer, Choice, Envelope, Usage
+from slipstream.api.schemas import SamplingRequest, StreamOptions
+
+T = TypeVar("T")
+
+_encode = msgspec.json.Encoder().encode
+
+
+class ClientGoneError(Exception):
+    """The client closed its connection."""
+
+
+class Shape(Protocol):
+    """Shows pieces as one of the endpoints does."""
+
+    whole_object: str
+    chunk_object: str
+
+    def whole(self, index: int, piece: Piece) -> Choice: ...
+
+    def chunk(self, index: int, piece: Piece) -> Choice: ...
+
+
+async def respond(
+    request: Request,
+    body: SamplingRequest,
+    generation: Generation,
+    shape: Shape,
+    envelope: Envelope,
+) -> Response:
+    """Answer with what ``generation`` brings, and end it."""
+    try:
+        if body.stream:
+            # Waiting for the first tokens lets early failures have their own status.
+            first = await _until_gone(request.receive, generation.receive())
+            events = _Events(generation, shape, envelope, body)
+            return EventStream(generation, events.all(first))
+        answer = await _until_gone(request.receive, _collect(generation, shape, envelope))
+    except ClientGoneError:
+        generation.close()
+        return Response(status_code=499)
+    except EngineDiedError as error:
+        generation.close()
+        raise engine_died(error) from None
+    except BaseException:
+        generation.close()
+        raise
+    return Response(_encode(answer), media_type="application/json")
+
+
+def engine_died(error: EngineDiedError) -> ApiError:
+    return ApiError(500, str(error), code="engine_died")
+
+
+async def _collect(generation: Generation, shape: Shape, envelope: Envelope) -> Answer:
+    pieces = [Piece() for _ in range(generation.size)]
+    while not generation.done:
+        for index, piece in (await generation.receive()).items():
+            pieces[index].extend(piece)
+    choices = [shape.whole(index, piece) for index, piece in enumerate(pieces)]
+    return envelope.answer(shape.whole_object, choices, generation.usage())
+
+
+class _Events:
+    """The events of one stream."""
+
+    def __init__(
+        self, generation: Generation, shape: Shape, envelope: Envelope, body: SamplingRequest
+    ) -> None:
+        self._generation = generation
+        self._shape = shape
+        self._envelope = envelope
+        self._options = body.stream_options or StreamOptions()
+        # Where more than text is shown, a step that shows no text yet is news, too.
+        self._all_steps = (
+            self._options.continuous_usage_stats
+            or body.return_token_ids
+            or getattr(body, "logprobs", None) not in (None, False)
+        )
+
+    async def all(self, pieces: dict[int, Piece]) -> AsyncIterator[bytes]:
+        """``pieces`` came already; everything that came together goes out together."""
+        generation = self._generation
+        try:
+            while True:
+                yield b"".join([self._event(index, piece) for index, piece in pieces.items()])
+                if generation.done:
+                    break
+                pieces = await generation.receive()
+        except EngineDiedError as error:
+            yield b"data: " + error_body(engine_died(error)) + b"\n\n"
+            return
+        if self._options.include_usage:
+            yield self._encode([], generation.usage())
+        yield b"data: [DONE]\n\n"
+
+    def _event(self, index: int, piece: Piece) -> bytes:
+        if not (piece.text or piece.finish_reason or self._all_steps):
+            return b""
+        usage: Usage | UnsetType | None = UNSET
+        if self._options.continuous_usage_stats:
+            usage = self._generation.usage()
+        elif self._options.include_usage:
+            usage = None
+        return self._encode([self._shape.chunk(index, piece)], usage)
+
+    def _encode(self, choices: list[Choice], usage: Usage | UnsetType | None) -> bytes:
+        chunk = self._envelope.answer(self._shape.chunk_object, choices, usage)
+        return b"data: " + _encode(chunk) + b"\n\n"
+
+
+class EventStream(Response):
+    """Sends events until they end or the client goes; a slow client delays only this."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, generation: Generation, events: AsyncIterator[bytes]) -> None:
+        self.status_code = 200
+        self.background = None
+        self.init_headers({"Cache-Control": "no-cache", "X-Accel-Buffering": "no"})
+        self._generation = generation
+        self._events = events
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await _until_gone(receive, self._send(send))
+        except ClientGoneError:
+            pass
+        finally:
+            self._generation.close()
+
+    async def _send(self, send: Send) -> None:
+        await send(
+            {
+                "type": "http.response.start",
+                "status": self.status_code,
+                "headers": self.raw_headers,
+            }
+        )
+        async for event in self._events:
+            if event:
+                await send({"type": "http.response.body", "body": event, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _until_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
+    """The result of ``work``, given up with ClientGoneError when the client goes first."""
+    task = asyncio.ensure_future(work)
+    gone = asyncio.ensure_future(_gone(receive))
+    try:
+        await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise ClientGoneError
+        return task.result()
+    finally:
+        task.cancel()
+        gone.cancel()
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
