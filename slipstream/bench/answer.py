@@ -69,6 +69,7 @@ class Answer:
         self._counted = TokenEvents()  # where usage says that tokens were added
         self._texts = TokenEvents()  # where text came: one each, whatever it stands for
         self._usage_tokens = 0
+        self._usage_steps = 0  # how often usage went up
         self._accepted_length: float | None = None
 
     @property
@@ -108,19 +109,19 @@ class Answer:
         if usage.completion_tokens > self._usage_tokens:
             self._counted.add(now, usage.completion_tokens - self._usage_tokens)
             self._usage_tokens = usage.completion_tokens
+            self._usage_steps += 1
         if usage.slipstream and usage.slipstream.accepted_length:
             self._accepted_length = usage.slipstream.accepted_length
 
     def complete_stream(self, sample: Sample) -> None:
         """Put the events of a stream that has ended into its sample."""
-        texts = len(self._texts.times)
-        if len(self._counted.times) > 1 or (self._usage_tokens and not texts):
-            sample.events, sample.token_source = self._counted, "usage"
-        elif self._usage_tokens:  # known at the end only: every chunk gets the same share
-            share = self._usage_tokens / self._texts.total()
-            for index in range(texts):
-                self._texts.tokens[index] *= share
-            sample.events, sample.token_source = self._texts, "final usage"
+        chunks = self._texts.total()
+        if self._usage_steps > 1 or (self._usage_steps and not chunks):
+            sample.events = self._counted
+        elif self._usage_steps:  # known at the end only: every chunk gets the same share
+            self._texts.scale(self._usage_tokens / chunks)
+            sample.events = self._texts
+            sample.token_source = "final usage" if chunks > 1 else "usage"
         else:
             sample.events, sample.token_source = self._texts, "chunks"
         sample.accepted_length = self._accepted_length

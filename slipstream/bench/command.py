@@ -60,7 +60,7 @@ def bench(
     from slipstream.bench.http import Endpoint
     from slipstream.bench.level import Load
     from slipstream.bench.prompt_sets import PromptDeck, load_prompts
-    from slipstream.bench.report import RunInfo, document
+    from slipstream.bench.report import RunInfo, document, level_text
 
     loads = [Load(level, max_tokens, requests) for level in _levels(concurrency)]
     form = RequestForm(model, stream, temperature, seed if temperature else None, ignore_eos)
@@ -76,7 +76,9 @@ def bench(
         try:
             target = _prepare(runner, target)
             for load in loads:
-                results.append(_measure(runner, target, deck, load))
+                run, stats = _measure(runner, target, deck, load)
+                results.append((run, stats))
+                print(level_text(stats), flush=True)
         except KeyboardInterrupt:
             interrupted = True
             _note(f"interrupted: {len(results)} of {len(loads)} levels are done")
@@ -100,7 +102,7 @@ def _measure(
     runner: asyncio.Runner, target: "Target", deck: "PromptDeck", load: "Load"
 ) -> "Result":
     from slipstream.bench.level import run_level
-    from slipstream.bench.report import ProgressLine, level_text
+    from slipstream.bench.report import ProgressLine
     from slipstream.bench.statistics import level_stats
 
     repeated = deck.repeats
@@ -108,9 +110,7 @@ def _measure(
         run = runner.run(run_level(target, deck, load, progress.update))
     if deck.repeats and not repeated:
         _note("from this level on prompts repeat: the set has fewer than there are requests")
-    stats = level_stats(run)
-    print(level_text(stats), flush=True)
-    return run, stats
+    return run, level_stats(run)
 
 
 def _loop_factory() -> "type[asyncio.AbstractEventLoop] | None":

@@ -16,7 +16,7 @@ from slipstream.bench.statistics import LevelStats, Spread
 
 def level_line(stats: LevelStats) -> str:
     """The line that scripts may parse: its form does not change."""
-    latency = _spread(stats.latency_s, 1)
+    latency = _spread(stats.latency_s, 1, width=4)
     return (
         f"C={stats.concurrency:3d} | {stats.requests} requests"
         f" | throughput: {stats.throughput_tok_s:.1f} tok/s"
@@ -29,9 +29,9 @@ def detail_line(stats: LevelStats) -> str:
     """What else was measured, indented below the level's line."""
     parts = []
     if stats.ttft_s:
-        parts.append(f"ttft avg/p50/p99: {_spread(stats.ttft_s, 0, 1000)} ms")
+        parts.append(f"ttft avg/p50/p99: {_spread(stats.ttft_s, 0, scale=1000)} ms")
     if stats.itl_s:
-        parts.append(f"itl avg/p50/p99: {_spread(stats.itl_s, 1, 1000)} ms")
+        parts.append(f"itl avg/p50/p99: {_spread(stats.itl_s, 1, scale=1000)} ms")
     if stats.accepted_length is not None:
         parts.append(f"accepted length: {stats.accepted_length:.2f}")
     if stats.client_cpu_share is not None:
@@ -63,10 +63,10 @@ def _number(value: float | None, digits: int, width: int = 0) -> str:
     return f"{'-':>{width}}" if value is None else f"{value:{width}.{digits}f}"
 
 
-def _spread(spread: Spread | None, digits: int, scale: float = 1.0) -> str:
+def _spread(spread: Spread | None, digits: int, width: int = 0, scale: float = 1.0) -> str:
     values = (spread.avg, spread.p50, spread.p99) if spread else (None, None, None)
     scaled = [None if value is None else value * scale for value in values]
-    first, *others = (_number(value, digits, 4) for value in scaled)
+    first, *others = (_number(value, digits, width) for value in scaled)
     return "/".join([first.lstrip(), *others])
 
 

@@ -15,8 +15,8 @@ TokenSource = Literal["usage", "final usage", "chunks"]
 class TokenEvents:
     """When tokens arrived: ``tokens[i]`` of them at ``times[i]``, in ascending order of time."""
 
-    times: array[float] = field(default_factory=lambda: array("d"))
-    tokens: array[float] = field(default_factory=lambda: array("d"))
+    times: "array[float]" = field(default_factory=lambda: array("d"))
+    tokens: "array[float]" = field(default_factory=lambda: array("d"))
 
     def add(self, time: float, tokens: float) -> None:
         """Record tokens at a time; what arrives in one read of the socket is one event."""
@@ -25,6 +25,11 @@ class TokenEvents:
         else:
             self.times.append(time)
             self.tokens.append(tokens)
+
+    def scale(self, factor: float) -> None:
+        """Let every event stand for so many times its tokens."""
+        for index in range(len(self.tokens)):
+            self.tokens[index] *= factor
 
     def total(self) -> float:
         """All tokens."""
