@@ -138,12 +138,16 @@ class Answer:
         """
         sample.streamed, sample.token_source = False, "final usage"
         try:
-            usage = _decode(body).usage
+            document = _decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             sample.error = f"unreadable answer: {error}"
             return
-        if usage is None:
+        usage = document.usage
+        if document.error is not None:
+            sample.error = error_text(body)
+        elif usage is None:
             sample.error = "the answer has no usage, so its tokens cannot be counted"
+        if usage is None or sample.error:
             return
         self._read_usage(usage, sample.end)
         sample.accepted_length = self._accepted_length

@@ -245,3 +245,19 @@ def test_addresses() -> None:
 def test_bad_addresses(url: str) -> None:
     with pytest.raises(UserError, match="not a server's address"):
         Endpoint.of(url)
+
+
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        (b'{"error": {"message": "no\\nluck"}}', "no luck"),
+        (b"<html>", "unreadable answer: "),
+        (b'{"usage": {"completion_tokens": 0}}', "the answer holds no token"),
+        (b'{"usage": null}', "the answer has no usage"),
+    ],
+)
+def test_whole_answers_that_are_none(body: bytes, error: str) -> None:
+    sample = Sample("measured", 0.0, 1.0, TokenEvents())
+    Answer().complete_whole(body, sample)
+    assert sample.error is not None
+    assert sample.error.startswith(error)
