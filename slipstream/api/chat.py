@@ -5,6 +5,7 @@ import time
 from fastapi import APIRouter, Request, Response
 
 from slipstream.api.errors import bad_request
+from slipstream.api.json_route import StrictJSONRoute
 from slipstream.api.logprobs import chat_logprobs
 from slipstream.api.output import Piece
 from slipstream.api.responses import ChatDelta, ChatMessage, Choice, choice
@@ -15,7 +16,7 @@ from slipstream.api.translate import check_prompt
 from slipstream.models.chat_template import ChatTemplateError
 from slipstream.models.tokenizer import Tokenizer
 
-router = APIRouter()
+router = APIRouter(route_class=StrictJSONRoute)
 
 
 @router.post("/v1/chat/completions")

@@ -5,7 +5,6 @@ import contextlib
 import signal
 import socket
 import sys
-from collections.abc import Sequence
 
 import msgspec
 
@@ -56,12 +55,10 @@ def describe_exit(code: int) -> str:
     return f"exit code {code}: killed by {name}{hint}"
 
 
-ENGINE_MODULE = ("-m", "slipstream.engine.process")
+ENGINE = ("-m", "slipstream.engine.process")  # what Python runs
 
 
-async def start_engine(
-    options: EngineOptions, module: Sequence[str] = ENGINE_MODULE
-) -> EngineProcess:
+async def start_engine(options: EngineOptions) -> EngineProcess:
     """Start an engine in its own session, so that a terminal's Ctrl-C does not reach it.
 
     It ends by itself when this process, and with it the socket, goes away.
@@ -72,7 +69,7 @@ async def start_engine(
         arguments += ["--options", msgspec.json.encode(options).decode()]
         process = await asyncio.create_subprocess_exec(
             sys.executable,
-            *module,
+            *ENGINE,
             *arguments,
             pass_fds=(theirs.fileno(),),
             stdin=asyncio.subprocess.DEVNULL,
