@@ -3,8 +3,16 @@
 import select
 import socket
 
-from slipstream.engine.messages import Cancel, Drain, Failed, Ready, Report, Submit
-from slipstream.engine.messages import decode_commands, frame
+from slipstream.engine.messages import (
+    Cancel,
+    Drain,
+    Failed,
+    Ready,
+    Report,
+    Submit,
+    decode_commands,
+    frame,
+)
 
 
 class Channel:

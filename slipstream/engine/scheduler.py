@@ -64,7 +64,8 @@ class Scheduler:
                 self._ensure_pages(self.running[index])
             index += 1
         decoding = sum(request.pending == 1 for request in self.running)
-        rows = max(self._max_step_rows - decoding, LEAST_PROMPT_ROWS)
+        least = min(LEAST_PROMPT_ROWS, self._max_step_rows)
+        rows = max(self._max_step_rows - decoding, least)
         works: list[Work] = []
         for request in self.running:
             if request.pending == 1:

@@ -143,6 +143,8 @@ class TorchKernels:
         head: PackedLinear,
         step: TorchStep,
     ) -> NDArray[np.float32]:
+        if step.logits == 0:
+            return np.empty((0, head.outputs), dtype=np.float32)
         rows = self._linear(_rms_norm(x[step.logit_rows], norm, eps), head)
         return rows[: step.logits].numpy()
 

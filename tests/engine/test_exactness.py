@@ -1,0 +1,256 @@
+"""Never different: the same request gives the same bits, whatever happens around it.
+
+Every test compares token ids and the log probabilities of each emitted token, which are a function
+of all logits of its row, for equality, and asserts that what it is about has happened.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from slipstream.engine.engine import Engine
+from slipstream.engine.messages import Submit
+from slipstream.engine.params import SamplingParams, Speculation, TreeShape
+from tests.engine.driving import assert_as_alone, drive, greedy, sampled, start_engine
+
+SHAPES = (
+    TreeShape(num_steps=1, topk=1, num_draft_tokens=2),
+    TreeShape(num_steps=3, topk=1, num_draft_tokens=4),
+    TreeShape(num_steps=4, topk=4, num_draft_tokens=16),
+    TreeShape(num_steps=8, topk=2, num_draft_tokens=40),
+)
+
+
+def prompt(seed: int, length: int) -> list[int]:
+    """Text with repetitions, as prompt lookup needs: pieces of a few sources, reordered."""
+    generator = np.random.default_rng(seed)
+    pieces = [generator.integers(3, 340, size=9).tolist() for _ in range(3)]
+    tokens: list[int] = []
+    while len(tokens) < length:
+        tokens += pieces[generator.integers(3)]
+    return tokens[:length]
+
+
+def requests(count: int, max_tokens: int = 24) -> list[Submit]:
+    """Requests of mixed lengths, greedy and sampled in turn."""
+    return [
+        Submit(
+            id,
+            prompt(id % 5, 3 + 17 * (id % 7)),
+            greedy(max_tokens) if id % 2 else sampled(max_tokens, seed=id, temperature=0.7),
+        )
+        for id in range(count)
+    ]
+
+
+@pytest.fixture(scope="module")
+def plain(tiny_llama: Path) -> Engine:
+    """The reference: nothing shared, nothing cached, nothing speculated."""
+    return start_engine(tiny_llama)
+
+
+def test_batched_with_others(plain: Engine, tiny_llama: Path) -> None:
+    submits = requests(20)
+    engine = start_engine(tiny_llama)
+    outputs = drive(engine, submits, arrivals={s.id: s.id // 3 for s in submits})
+    stats = engine.stats()
+    assert stats.rows_total > 2 * stats.steps_total  # they did share steps
+    assert_as_alone(plain, submits, outputs)
+
+
+@pytest.mark.parametrize("rows", [1, 3, 7, 16, 31, 32, 33, 100])
+def test_any_chunk_size(plain: Engine, tiny_llama: Path, rows: int) -> None:
+    submits = [Submit(id, prompt(id, 101), greedy(8)) for id in range(3)]
+    engine = start_engine(tiny_llama, max_step_rows=rows)
+    outputs = drive(engine, submits)
+    assert engine.stats().steps_total >= 303 // rows
+    assert_as_alone(plain, submits, outputs)
+
+
+def test_prefix_cache_cold_and_warm(plain: Engine, tiny_llama: Path) -> None:
+    submits = [Submit(id, prompt(1, 90 + id), sampled(40, seed=id)) for id in range(4)]
+    engine = start_engine(tiny_llama, prefix_cache=True)
+    cold = drive(engine, submits[:1]) | drive(engine, submits[1:])
+    warm = drive(engine, submits)
+    assert cold[0].cached_tokens == 0
+    assert all(output.cached_tokens >= 64 for output in warm.values())
+    assert_as_alone(plain, submits, cold)
+    assert_as_alone(plain, submits, warm)
+
+
+def test_prefix_cache_evicted(plain: Engine, tiny_llama: Path) -> None:
+    submits = [Submit(id, prompt(id, 100), greedy(10)) for id in range(6)]
+    engine = start_engine(tiny_llama, pages=9, prefix_cache=True)
+    for _ in range(2):
+        for submit in submits:
+            assert_as_alone(plain, [submit], drive(engine, [submit]))
+    assert engine.stats().evicted_pages_total > 6
+
+
+def test_equal_prefixes_computed_side_by_side_are_merged(plain: Engine, tiny_llama: Path) -> None:
+    submits = [Submit(id, prompt(2, 96), sampled(30, seed=id)) for id in range(4)]
+    engine = start_engine(tiny_llama, prefix_cache=True)
+    assert_as_alone(plain, submits, drive(engine, submits))
+    stats = engine.stats()
+    assert stats.pages_free + stats.pages_cached == stats.pages
+    assert stats.pages_cached < 4 * 3  # three prompt pages, not one copy for each request
+
+
+@pytest.mark.parametrize("prefix_cache", [False, True])
+@pytest.mark.parametrize("shape", [None, SHAPES[2]])
+def test_preempted(
+    plain: Engine, tiny_llama: Path, prefix_cache: bool, shape: TreeShape | None
+) -> None:
+    submits = [Submit(id, prompt(id, 30), sampled(70, seed=id)) for id in range(6)]
+    engine = start_engine(tiny_llama, pages=9, prefix_cache=prefix_cache, speculation=shape)
+    outputs = drive(engine, submits)
+    assert engine.stats().preemptions_total > 2
+    assert_as_alone(plain, submits, outputs)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_speculation(plain: Engine, tiny_llama: Path, shape: TreeShape) -> None:
+    submits = requests(12, max_tokens=48)
+    engine = start_engine(tiny_llama, speculation=shape)
+    outputs = drive(engine, submits, arrivals={s.id: s.id for s in submits})
+    stats = engine.stats()
+    assert 0 < stats.accepted_nodes_total < stats.draft_nodes_total
+    assert_as_alone(plain, submits, outputs)
+
+
+def test_speculation_off_and_of_several_shapes_in_one_batch(
+    plain: Engine, tiny_llama: Path
+) -> None:
+    modes = [Speculation("off"), *(Speculation("fixed", shape) for shape in SHAPES)]
+    submits = [
+        Submit(id, prompt(id % 4, 40 + id), greedy(40, speculation=modes[id % len(modes)]))
+        for id in range(15)
+    ]
+    engine = start_engine(tiny_llama)
+    outputs = drive(engine, submits, arrivals={s.id: s.id // 2 for s in submits})
+    stats = engine.stats()
+    assert 0 < stats.accepted_nodes_total < stats.draft_nodes_total
+    assert_as_alone(plain, submits, outputs)
+
+
+def test_drafts_are_dropped_before_anything_is_evicted_or_preempted(
+    plain: Engine, tiny_llama: Path
+) -> None:
+    # One request that fills the pool: near its end there is no free page left for draft nodes.
+    submit = Submit(0, prompt(0, 60), greedy(60))
+    engine = start_engine(tiny_llama, pages=4, speculation=SHAPES[3])
+    outputs = drive(engine, [submit])
+    stats = engine.stats()
+    assert stats.preemptions_total == 0
+    assert stats.draft_nodes_total < 39 * stats.steps_total
+    assert_as_alone(plain, [submit], outputs)
+
+
+def test_cancellation_frees_pages_at_once(tiny_llama: Path) -> None:
+    submits = [Submit(id, prompt(id, 50), greedy(30)) for id in range(4)]
+    engine = start_engine(tiny_llama, speculation=SHAPES[2])
+    for submit in submits:
+        engine.submit(submit)
+    engine.step()
+    before = engine.stats().pages_free
+    engine.cancel(1)
+    engine.cancel(99)
+    assert engine.stats().pages_free >= before + 2
+    for id in (0, 2, 3):
+        engine.cancel(id)
+    assert not engine.busy
+    assert engine.stats().pages_free == engine.stats().pages
+
+
+def test_cancelling_others_changes_nothing(plain: Engine, tiny_llama: Path) -> None:
+    submits = requests(9)
+    engine = start_engine(tiny_llama, pages=24, prefix_cache=True, speculation=SHAPES[2])
+    outputs = drive(engine, submits, cancels={1: 2, 4: 5, 7: 0})
+    assert len(outputs[1].tokens) < 24
+    assert_as_alone(plain, [s for s in submits if s.id not in (1, 4, 7)], outputs)
+
+
+def first_new_token_inside_a_run(engine: Engine, submit: Submit) -> int | None:
+    """A token that was emitted inside an accepted run, and never before it."""
+    engine.submit(submit)
+    emitted: list[int] = []
+    found = None
+    while engine.busy:
+        for delta in engine.step():
+            for place, token in enumerate(delta.token_ids):
+                inside = 0 < place < len(delta.token_ids) - 1
+                if inside and token not in emitted and found is None:
+                    found = token
+                emitted.append(token)
+    return found
+
+
+def test_a_stop_token_inside_an_accepted_run_ends_it_there(plain: Engine, tiny_llama: Path) -> None:
+    engine = start_engine(tiny_llama, speculation=SHAPES[3])
+    candidates = (Submit(0, prompt(source, 40), greedy(60)) for source in range(50))
+    submit, token = next(
+        (submit, token)
+        for submit in candidates
+        if (token := first_new_token_inside_a_run(engine, submit)) is not None
+    )
+    free = drive(plain, [submit])[0]
+    stopping = Submit(1, submit.token_ids, greedy(60, stop_token_ids=(token,)))
+    stopped = drive(engine, [stopping])[1]
+    end = free.tokens.index(token) + 1
+    assert stopped.finish == "stop"
+    assert stopped.tokens == free.tokens[:end]
+    assert stopped.logprobs == free.logprobs[:end]
+
+
+def hypothesis_params(key: tuple[float, int, float]) -> SamplingParams:
+    temperature, seed, penalty = key
+    return SamplingParams(
+        max_tokens=20,
+        temperature=temperature,
+        seed=seed,
+        top_p=0.95,
+        repetition_penalty=penalty,
+        frequency_penalty=penalty - 1,
+        logprobs=1,
+    )
+
+
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(data=st.data())
+def test_any_schedule(plain: Engine, tiny_llama: Path, data: st.DataObject) -> None:
+    engine = start_engine(
+        tiny_llama,
+        pages=data.draw(st.integers(5, 30), label="pages"),
+        max_running_requests=data.draw(st.integers(1, 8), label="running"),
+        max_step_rows=data.draw(st.integers(1, 80), label="rows"),
+        prefix_cache=data.draw(st.booleans(), label="prefix cache"),
+        speculation=data.draw(st.sampled_from([None, *SHAPES]), label="shape"),
+    )
+    count = data.draw(st.integers(1, 8), label="requests")
+    drawn = [
+        data.draw(
+            st.tuples(
+                st.integers(1, 110),
+                st.integers(0, 2),
+                st.tuples(
+                    st.sampled_from([0.0, 0.8, 1.5]),
+                    st.integers(0, 3),
+                    st.sampled_from([1.0, 1.3]),
+                ),
+            )
+        )
+        for _ in range(count)
+    ]
+    submits = [
+        Submit(id, prompt(source, length), hypothesis_params(key))
+        for id, (length, source, key) in enumerate(drawn)
+    ]
+    arrivals = {id: data.draw(st.integers(0, 12)) for id in range(count)}
+    assert_as_alone(plain, submits, drive(engine, submits, arrivals))
+    stats = engine.stats()
+    assert stats.pages_free + stats.pages_cached == stats.pages
