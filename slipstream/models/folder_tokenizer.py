@@ -5,17 +5,20 @@ from pathlib import Path
 from typing import Any
 
 import tokenizers
-from tokenizers.processors import TemplateProcessing
 
 from slipstream.errors import UserError
 from slipstream.models.json_file import read_optional_json_object
-from slipstream.models.tokenizer_parts import TokenizerParts, bos_eos_template
+from slipstream.models.tokenizer_parts import TokenizerParts
 
 _SPECIAL_NAMES = ("bos_token", "eos_token", "unk_token", "pad_token")
 
 
 def tokenizer_parts_from_folder(folder: Path) -> TokenizerParts:
-    """Reads tokenizer.json and, where they are, its companions. Raises ``UserError``."""
+    """Reads tokenizer.json and, where they are, its companions. Raises ``UserError``.
+
+    What is added around a text stands in tokenizer.json; as in transformers, the flags in
+    tokenizer_config.json (``add_bos_token``) are for building that file and count no more.
+    """
     path = folder / "tokenizer.json"
     if not path.exists():
         raise UserError(
@@ -30,8 +33,6 @@ def tokenizer_parts_from_folder(folder: Path) -> TokenizerParts:
     backend.no_padding()
     config = read_optional_json_object(folder / "tokenizer_config.json")
     special = _special_tokens(config | _old_map(folder, config))
-    if "add_bos_token" in config or "add_eos_token" in config:
-        backend.post_processor = _template(backend, config, special)
     return TokenizerParts(backend, special, _chat_template(folder, config))
 
 
@@ -49,15 +50,6 @@ def _special_tokens(config: Mapping[str, Any]) -> dict[str, str]:
         if isinstance(text, str):
             found[name] = text
     return found
-
-
-def _template(
-    backend: tokenizers.Tokenizer, config: Mapping[str, Any], special: Mapping[str, str]
-) -> TemplateProcessing:
-    """The explicit flags win over the pipeline in tokenizer.json, as in transformers."""
-    bos = special.get("bos_token") if config.get("add_bos_token") else None
-    eos = special.get("eos_token") if config.get("add_eos_token") else None
-    return bos_eos_template(backend, bos, eos)
 
 
 def _chat_template(folder: Path, config: Mapping[str, Any]) -> str | None:

@@ -7,10 +7,11 @@ from typing import Any
 import tokenizers
 from tokenizers import AddedToken, Regex, decoders, normalizers, pre_tokenizers
 from tokenizers.models import BPE
+from tokenizers.processors import TemplateProcessing
 
 from slipstream.errors import UserError
 from slipstream.models.fields import Fields
-from slipstream.models.tokenizer_parts import TokenizerParts, bos_eos_template
+from slipstream.models.tokenizer_parts import TokenizerParts
 
 _CONTROL, _USER_DEFINED = 3, 4  # values of tokenizer.ggml.token_type
 
@@ -77,7 +78,7 @@ def tokenizer_parts_from_gguf(metadata: Mapping[str, Any], origin: str) -> Token
         raise UserError(f"{fields.origin} is of the kind {kind!r}; supported are gpt2 and llama")
     _add_special(backend, tokens, fields)
     special = _special_tokens(fields, tokens)
-    backend.post_processor = bos_eos_template(
+    backend.post_processor = _around(
         backend,
         special.get("bos_token") if fields.flag("add_bos_token", adds_bos) else None,
         special.get("eos_token") if fields.flag("add_eos_token") else None,
@@ -175,6 +176,16 @@ def _special_tokens(fields: Fields, tokens: list[str]) -> dict[str, str]:
     }
     found = {name: fields.token_ids(key) for name, key in names.items()}
     return {n: tokens[ids[0]] for n, ids in found.items() if ids and 0 <= ids[0] < len(tokens)}
+
+
+def _around(backend: tokenizers.Tokenizer, bos: str | None, eos: str | None) -> TemplateProcessing:
+    """Puts ``bos`` before and ``eos`` behind every text, where they are given."""
+    around = [token for token in (bos, eos) if token is not None]
+    special = [(token, backend.token_to_id(token)) for token in around]
+    if missing := [token for token, id in special if id is None]:
+        raise UserError(f"the tokenizer should add {missing[0]!r} to texts but does not know it")
+    single = [piece for piece in (bos, "$A", eos) if piece is not None]
+    return TemplateProcessing(single=single, special_tokens=special)
 
 
 def _strings(fields: Fields, key: str) -> list[str]:
