@@ -23,34 +23,35 @@ MOST_BLOCKS = 1024  # (tile, block) pairs at a time, which bounds temporary memo
 class TileGroup:
     """Tiles of similar context length, padded to the longest of them."""
 
-    rows: torch.Tensor  # [tiles * TILE] row of the step; places left empty repeat the first
+    rows: torch.Tensor  # [tiles * blocks * TILE] row of the step; empty places repeat a row
     slots: torch.Tensor  # [tiles * blocks * BLOCK]
     masked: torch.Tensor  # [1, tiles, blocks, TILE, 1, BLOCK] key is beyond the row's position
-    outputs: torch.Tensor  # [filled places] rows of the step, once each
-    places: torch.Tensor  # [filled places] where in `rows` they stand
     tiles: int
     blocks: int
 
 
-def tile_groups(batch: StepBatch) -> list[TileGroup]:
-    """Group the rows of a step once, for all its layers."""
-    tiles = list(_tiles(batch))
-    lengths = np.array([batch.positions[last] // BLOCK + 1 for _, last in tiles])
-    order = np.argsort(-lengths, kind="stable")
-    groups: list[TileGroup] = []
-    start = 0
-    while start < len(order):
-        blocks = int(lengths[order[start]])
-        end = start + 1
-        while (
-            end < len(order)
-            and (end + 1 - start) * blocks <= MOST_BLOCKS
-            and 2 * lengths[order[end]] >= blocks
-        ):
-            end += 1
-        groups.append(_group(batch, [tiles[index] for index in order[start:end]], blocks))
-        start = end
-    return groups
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """All rows of a step in tiles, made once for all layers."""
+
+    groups: list[TileGroup]
+    places: torch.Tensor  # [padded] where each row stands among the places of all tiles
+
+    @classmethod
+    def of(cls, batch: StepBatch, padded: int) -> "Tiling":
+        """Tiles of a step; rows that are only padding read the first place."""
+        tiles = list(_tiles(batch))
+        lengths = np.array([batch.positions[last] // BLOCK + 1 for _, last in tiles])
+        order = np.argsort(-lengths, kind="stable")
+        places = np.zeros(padded, dtype=np.int64)
+        for number, tile in enumerate(order):
+            first, last = tiles[tile]
+            places[first : last + 1] = number * TILE + np.arange(last + 1 - first)
+        groups = [
+            _group(batch, [tiles[tile] for tile in part], int(lengths[part[0]]))
+            for part in _parts(order, lengths)
+        ]
+        return cls(groups, torch.from_numpy(places))
 
 
 def _tiles(batch: StepBatch) -> Iterator[tuple[int, int]]:
@@ -63,22 +64,31 @@ def _tiles(batch: StepBatch) -> Iterator[tuple[int, int]]:
             first = row
 
 
+def _parts(order: NDArray[np.int64], lengths: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+    """Cut tiles, longest context first, where memory or wasted padding would grow too much."""
+    start = 0
+    for end in range(1, len(order) + 1):
+        blocks = lengths[order[start]]
+        if (
+            end == len(order)
+            or (end + 1 - start) * blocks > MOST_BLOCKS
+            or 2 * lengths[order[end]] < blocks
+        ):
+            yield order[start:end]
+            start = end
+
+
 def _group(batch: StepBatch, tiles: list[tuple[int, int]], blocks: int) -> TileGroup:
     rows = np.array([[min(first + place, last) for place in range(TILE)] for first, last in tiles])
-    filled = np.array([[first + place <= last for place in range(TILE)] for first, last in tiles])
     slots = np.zeros((len(tiles), blocks * BLOCK), dtype=np.int64)
     for tile, (_, last) in enumerate(tiles):
         _context_slots(batch, last, slots[tile])
     keys = np.arange(blocks * BLOCK).reshape(blocks, 1, 1, BLOCK)
     masked = keys > batch.positions[rows][:, None, :, None, None]
-    places = np.flatnonzero(filled.reshape(-1))
-    flat = rows.reshape(-1).astype(np.int64)
     return TileGroup(
-        rows=torch.from_numpy(flat),
+        rows=torch.from_numpy(np.repeat(rows[:, None], blocks, axis=1).reshape(-1)),
         slots=torch.from_numpy(slots.reshape(-1)),
         masked=torch.from_numpy(masked)[None],
-        outputs=torch.from_numpy(flat[places]),
-        places=torch.from_numpy(places),
         tiles=len(tiles),
         blocks=blocks,
     )
@@ -94,43 +104,38 @@ def _context_slots(batch: StepBatch, row: int, out: NDArray[np.int64]) -> None:
     out[start : start + tail] = batch.tail_slots[row, :tail]
 
 
-def attend(
-    queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, group: TileGroup
-) -> torch.Tensor:
-    """Attention of one group of tiles.
+def attend(queries: torch.Tensor, cache: torch.Tensor, tiling: Tiling) -> torch.Tensor:
+    """Attention of all rows.
 
-    ``queries`` is ``[rows, heads, head_dim]``, already scaled; ``keys`` and ``values`` are
-    ``[kv_heads, slots, head_dim]``. Returns ``[filled places, heads * head_dim]``.
+    ``queries`` is ``[rows, heads, head_dim]``, already scaled; ``cache`` is
+    ``[2 * kv_heads, slots, head_dim]``, keys first. Returns ``[padded, heads * head_dim]``.
     """
-    kv_heads, _, head_dim = keys.shape
-    tiles, blocks = group.tiles, group.blocks
-    share = queries.shape[1] // kv_heads  # query heads per key head
-    height = TILE * share
+    share = queries.shape[1] * 2 // cache.shape[0]  # query heads per key head
+    by_key_head = queries.unflatten(1, (-1, share)).transpose(0, 1)
+    outputs = [_attend_group(by_key_head, cache, group) for group in tiling.groups]
+    return (outputs[0] if len(outputs) == 1 else torch.cat(outputs)).index_select(0, tiling.places)
+
+
+def _attend_group(queries: torch.Tensor, cache: torch.Tensor, group: TileGroup) -> torch.Tensor:
+    """``queries`` is ``[kv_heads, rows, share, head_dim]``; ``[places, heads * head_dim]``."""
+    kv_heads, _, share, head_dim = queries.shape
+    tiles, blocks, height = group.tiles, group.blocks, TILE * share
     products = kv_heads * tiles * blocks
-    query = (
-        queries[group.rows]
-        .view(tiles, TILE, kv_heads, share, head_dim)
-        .permute(2, 0, 1, 3, 4)
-        .reshape(kv_heads, tiles, 1, height, head_dim)
-        .expand(kv_heads, tiles, blocks, height, head_dim)
-        .reshape(products, height, head_dim)
-    )
-    key = keys.index_select(1, group.slots).view(products, BLOCK, head_dim)
-    value = values.index_select(1, group.slots).view(products, BLOCK, head_dim)
+    query = queries.index_select(1, group.rows).view(products, height, head_dim)
+    key, value = cache.index_select(1, group.slots).view(2, products, BLOCK, head_dim).unbind()
     scores = torch.bmm(query, key.transpose(1, 2))
     scores.view(kv_heads, tiles, blocks, TILE, share, BLOCK).masked_fill_(group.masked, -torch.inf)
     by_block = scores.view(kv_heads, tiles, blocks, height, BLOCK)
-    highest = by_block.amax(dim=(2, 4), keepdim=True)
-    probabilities = torch.exp(by_block - highest).view(products, height, BLOCK)
-    weighted = torch.bmm(probabilities, value).view(kv_heads, tiles, blocks, height, head_dim)
-    sums = probabilities.sum(-1).view(kv_heads, tiles, blocks, height, 1)
+    probabilities = by_block.sub_(by_block.amax(dim=(2, 4), keepdim=True)).exp_()
+    weighted = torch.bmm(scores, value).view(kv_heads, tiles, blocks, height, head_dim)
+    sums = probabilities.sum(-1, keepdim=True)
     output, total = weighted[:, :, 0], sums[:, :, 0]
     for block in range(1, blocks):
         output = output + weighted[:, :, block]
         total = total + sums[:, :, block]
     return (
         (output / total)
-        .view(kv_heads, tiles, TILE, share, head_dim)
-        .permute(1, 2, 0, 3, 4)
-        .reshape(tiles * TILE, kv_heads * share * head_dim)[group.places]
+        .view(kv_heads, tiles * TILE, share, head_dim)
+        .transpose(0, 1)
+        .reshape(tiles * TILE, kv_heads * share * head_dim)
     )

@@ -8,11 +8,11 @@ import torch
 from numpy.typing import NDArray
 
 from slipstream.kernels.step_batch import StepBatch
-from slipstream.kernels.torch.attention import TileGroup, attend, tile_groups
+from slipstream.kernels.torch.attention import Tiling, attend
 from slipstream.kernels.torch.linear import HEIGHTS, PackedLinear, blocks, equal_heights, pack
 
 Rotary = tuple[torch.Tensor, torch.Tensor]  # cosines and sines, [positions, head_dim]
-KVCache = list[tuple[torch.Tensor, torch.Tensor]]  # per layer: [kv_heads, slots, head_dim] twice
+KVCache = list[torch.Tensor]  # per layer: [2 * kv_heads, slots, head_dim], keys first
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class TorchStep:
     slots: torch.Tensor  # [T]
     logit_rows: torch.Tensor  # [L padded]
     logits: int  # L
-    groups: list[TileGroup]
+    tiling: Tiling
     heads: int
     kv_heads: int
     head_dim: int
@@ -70,23 +70,22 @@ class TorchKernels:
         return torch.cat([cosines, cosines], -1), torch.cat([-sines, sines], -1)
 
     def new_kv_cache(self, layers: int, kv_heads: int, head_dim: int, slots: int) -> KVCache:
-        def zeros() -> torch.Tensor:
-            # calloc, unlike torch.zeros, leaves pages untouched until they are written.
-            return torch.from_numpy(np.zeros((kv_heads, slots, head_dim), dtype=np.float32))
-
-        return [(zeros(), zeros()) for _ in range(layers)]
+        # calloc, unlike torch.zeros, leaves memory untouched until it is written.
+        shape = (2 * kv_heads, slots, head_dim)
+        return [torch.from_numpy(np.zeros(shape, dtype=np.float32)) for _ in range(layers)]
 
     def slot_bytes(self, layers: int, kv_heads: int, head_dim: int) -> int:
         return layers * 2 * kv_heads * head_dim * 4
 
     def begin(self, batch: StepBatch, heads: int, kv_heads: int, head_dim: int) -> TorchStep:
+        tokens = self._pad(batch.tokens)
         return TorchStep(
-            tokens=torch.from_numpy(self._pad(batch.tokens)),
+            tokens=torch.from_numpy(tokens),
             positions=torch.from_numpy(batch.positions.astype(np.int64)),
             slots=torch.from_numpy(batch.slots.astype(np.int64)),
             logit_rows=torch.from_numpy(self._pad(batch.logit_rows)),
             logits=len(batch.logit_rows),
-            groups=tile_groups(batch),
+            tiling=Tiling.of(batch, len(tokens)),
             heads=heads,
             kv_heads=kv_heads,
             head_dim=head_dim,
@@ -111,19 +110,19 @@ class TorchKernels:
     ) -> torch.Tensor:
         rows = len(step.positions)
         by_head = qkv[:rows].view(rows, -1, step.head_dim)
-        query, key, value = by_head.split([step.heads, step.kv_heads, step.kv_heads], dim=1)
+        rotated = by_head[:, : step.heads + step.kv_heads]
         if qk_norms is not None:
             query_norm, key_norm, eps = qk_norms
-            query, key = _rms_norm(query, query_norm, eps), _rms_norm(key, key_norm, eps)
-        cosines, sines = (table[step.positions][:, None] for table in rotary)
-        keys, values = cache[layer]
-        keys.index_copy_(1, step.slots, _rotate(key, cosines, sines).transpose(0, 1))
-        values.index_copy_(1, step.slots, value.transpose(0, 1))
-        query = _rotate(query, cosines, sines) * step.head_dim**-0.5
-        output = qkv.new_zeros(len(qkv), step.heads * step.head_dim)
-        for group in step.groups:
-            output[group.outputs] = attend(query, keys, values, group)
-        return output
+            query, key = rotated.split([step.heads, step.kv_heads], dim=1)
+            rotated = torch.cat(
+                [_rms_norm(query, query_norm, eps), _rms_norm(key, key_norm, eps)], dim=1
+            )
+        rotated = _rotate(rotated, *(table[step.positions][:, None] for table in rotary))
+        values = by_head[:, step.heads + step.kv_heads :]
+        stored = torch.cat([rotated[:, step.heads :], values], dim=1).transpose(0, 1)
+        cache[layer].index_copy_(1, step.slots, stored)
+        query = rotated[:, : step.heads] * step.head_dim**-0.5
+        return attend(query, cache[layer], step.tiling)
 
     def linear_add(
         self, x: torch.Tensor, linear: PackedLinear, residual: torch.Tensor
@@ -150,9 +149,8 @@ class TorchKernels:
 
     def move_slots(self, cache: KVCache, sources: list[int], targets: list[int]) -> None:
         source, target = torch.tensor(sources), torch.tensor(targets)
-        for keys, values in cache:
-            keys.index_copy_(1, target, keys.index_select(1, source))
-            values.index_copy_(1, target, values.index_select(1, source))
+        for layer in cache:
+            layer.index_copy_(1, target, layer.index_select(1, source))
 
     def _linear(self, x: torch.Tensor, linear: PackedLinear) -> torch.Tensor:
         covering = blocks(len(x), self._heights)
@@ -168,7 +166,7 @@ class TorchKernels:
 
 
 def _rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
-    return x * (1 / torch.sqrt(x.square().mean(-1, keepdim=True) + eps)) * weight
+    return x * (x.square().mean(-1, keepdim=True) + eps).rsqrt_() * weight
 
 
 def _rotate(x: torch.Tensor, cosines: torch.Tensor, sines: torch.Tensor) -> torch.Tensor:
