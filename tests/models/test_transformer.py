@@ -2,8 +2,9 @@
 
 Tolerances: the two add the same numbers in different orders, so logits differ by rounding only. A
 sum of n float32 products has a relative error of about sqrt(n) * 2**-24; through the layers of the
-tiny models this stays below 1e-5 of logits of size 4 (seen: 5e-6), through the 30 layers of the default model
-below 1e-3 of logits of size 40 (seen: 1.3e-4). A wrong norm, rotation or head mapping is off by more than 0.1.
+tiny models this stays below 1e-5 of logits of size 4 (seen: 5e-6), through the 30 layers of the
+default model below 1e-3 of logits of size 40 (seen: 1.3e-4). A wrong norm, rotation or head mapping
+is off by more than 0.1.
 """
 
 from pathlib import Path
