@@ -1,0 +1,31 @@
+"""Real servers, one per way of serving, shared by all tests of a session."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.serving import ServeProcess, serve
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[ServeProcess]:
+    """The default model, as most people serve it."""
+    with serve() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def speculating_server() -> Iterator[ServeProcess]:
+    """The default model, speculating, with so few pages that requests push each other out."""
+    with serve(
+        *("--speculation", "fixed", "--kv-memory", "28MiB", "--max-step-rows", "96")
+    ) as running:
+        yield running
+
+
+@pytest.fixture
+def tiny_server(tiny_llama: Path) -> Iterator[ServeProcess]:
+    """A random model that is up quickly, for tests that end their server."""
+    with serve("--model", str(tiny_llama)) as running:
+        yield running
