@@ -23,9 +23,12 @@ class Memory:
         return self._cache.match(tokens) if self._cache else []
 
     def take(self, count: int) -> list[int] | None:
-        """``count`` pages, evicting from the prefix cache where needed, or None."""
+        """``count`` pages, evicting from the prefix cache where needed, or None.
+
+        Nothing is evicted in vain: a request that waits must not empty the cache.
+        """
         missing = count - self.pool.free
-        if missing > 0 and self._cache:
+        if self._cache and 0 < missing <= self.pool.evictable:
             self._cache.evict(missing)
         return self.pool.take(count)
 

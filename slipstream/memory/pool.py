@@ -38,6 +38,7 @@ class PagePool:
 
     def release(self, page: int) -> None:
         """One holder fewer; the last one frees the page."""
+        assert self._references[page] > 0, page
         self._references[page] -= 1
         self.evictable += self.is_evictable(page)
         if self._references[page] == 0:
