@@ -32,12 +32,21 @@ def emit(logits: Logits, params: SamplingParams, tokens: Tokens, prompt_length: 
 
 
 def log_probabilities(logits: Logits, token: int, top: int) -> TokenLogprobs:
-    """Log probabilities of ``token`` and of the ``top`` best, from the model's own logits."""
+    """Log probabilities of ``token`` and of the ``top`` best, from the model's own logits.
+
+    Ties go to the lowest id; a vocabulary smaller than ``top`` is given whole.
+    """
     shifted = logits.astype(np.float64) - logits.max()
     shifted -= np.log(np.exp(shifted).sum())
-    best = np.argpartition(-shifted, top)[:top] if top else np.empty(0, dtype=np.int64)
-    best = best[np.lexsort((best, -shifted[best]))]
+    best = _largest(logits, min(top, len(logits)))
     return TokenLogprobs(float(shifted[token]), [(int(t), float(shifted[t])) for t in best])
+
+
+def _largest(values: Logits, count: int) -> NDArray[np.int64]:
+    """Ids of the ``count`` largest values, best first, ties to the lowest id."""
+    least = np.partition(values, -count)[-count] if count else np.inf
+    candidates = np.flatnonzero(values >= least)
+    return candidates[np.argsort(-values[candidates], kind="stable")][:count]
 
 
 def _adjust(logits: Logits, params: SamplingParams, tokens: Tokens, prompt_length: int) -> Logits:
