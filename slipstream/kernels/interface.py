@@ -14,6 +14,7 @@ Rows: TypeAlias = Any  # activations, one row per row of the step (padded as the
 Vector: TypeAlias = Any  # a packed norm weight
 Linear: TypeAlias = Any  # packed weights of one matrix product
 Embedding: TypeAlias = Any
+Rotary: TypeAlias = Any
 StepContext: TypeAlias = Any  # what is computed once per step and used by every layer
 KVCache: TypeAlias = Any  # keys and values of all layers and slots
 
@@ -33,7 +34,7 @@ class Kernels(Protocol):
         """Pack a table ``[vocabulary, hidden]``."""
         ...
 
-    def pack_rotary(self, cosines: torch.Tensor, sines: torch.Tensor) -> Any:
+    def pack_rotary(self, cosines: torch.Tensor, sines: torch.Tensor) -> Rotary:
         """Pack rotary tables ``[positions, head_dim / 2]``."""
         ...
 
@@ -45,7 +46,11 @@ class Kernels(Protocol):
         """Memory of one slot over all layers."""
         ...
 
-    def begin(self, batch: StepBatch, heads: int, kv_heads: int, head_dim: int) -> StepContext: ...
+    def begin(
+        self, batch: StepBatch, heads: int, kv_heads: int, head_dim: int, rotary: Rotary
+    ) -> StepContext:
+        """Prepare what all layers of this step share."""
+        ...
 
     def embed(self, table: Embedding, step: StepContext) -> Rows:
         """``[T] -> [T, hidden]``."""
@@ -59,7 +64,6 @@ class Kernels(Protocol):
         self,
         qkv: Rows,
         qk_norms: tuple[Vector, Vector, float] | None,
-        rotary: Any,
         cache: KVCache,
         layer: int,
         step: StepContext,

@@ -75,11 +75,13 @@ class Transformer:
         """Compute all rows, store their K and V; logits ``[L, vocabulary]`` of the logit rows."""
         config, weights, kernels = self._config, self._weights, self._kernels
         eps = config.rms_norm_eps
-        step = kernels.begin(batch, config.num_heads, config.num_kv_heads, config.head_dim)
+        step = kernels.begin(
+            batch, config.num_heads, config.num_kv_heads, config.head_dim, self._rotary
+        )
         x = kernels.embed(weights.embedding, step)
         for index, layer in enumerate(weights.layers):
             qkv = kernels.norm_linear(x, layer.attention_norm, eps, layer.qkv)
-            mixed = kernels.attention(qkv, layer.qk_norms, self._rotary, self._cache, index, step)
+            mixed = kernels.attention(qkv, layer.qk_norms, self._cache, index, step)
             x = kernels.linear_add(mixed, layer.attention_output, x)
             gate_up = kernels.norm_linear(x, layer.mlp_norm, eps, layer.gate_up)
             x = kernels.linear_add(kernels.swiglu(gate_up), layer.down, x)

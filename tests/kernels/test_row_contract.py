@@ -150,10 +150,10 @@ class Attention:
     def run(self, requests: list[Request], trees: list[TokenTree]) -> list[torch.Tensor]:
         """Outputs per request, ``[nodes, heads * head_dim]``."""
         batch = build_step_batch(requests, trees, [True] * len(requests))
-        step = self.kernels.begin(batch, HEADS, KV_HEADS, HEAD_DIM)
+        step = self.kernels.begin(batch, HEADS, KV_HEADS, HEAD_DIM, self.rotary)
         rows = torch.zeros(len(step.tokens), self.qkv.shape[1])
         rows[: len(batch.tokens)] = self.qkv[torch.from_numpy(batch.tokens).long()]
-        output = self.kernels.attention(rows, None, self.rotary, self.cache, 0, step)
+        output = self.kernels.attention(rows, None, self.cache, 0, step)
         return list(output[: len(batch.tokens)].split([len(tree.tokens) for tree in trees]))
 
     def chunk(self, request: Request, start: int, stop: int) -> torch.Tensor:

@@ -20,8 +20,9 @@ class TorchStep:
     """Computed once per step. Activations are padded to ``padded`` rows for the products."""
 
     tokens: torch.Tensor  # [padded]
-    positions: torch.Tensor  # [T]
     slots: torch.Tensor  # [T]
+    cosines: torch.Tensor  # [T, 1, head_dim]
+    sines: torch.Tensor  # [T, 1, head_dim]
     logit_rows: torch.Tensor  # [L padded]
     logits: int  # L
     tiling: Tiling
@@ -77,12 +78,17 @@ class TorchKernels:
     def slot_bytes(self, layers: int, kv_heads: int, head_dim: int) -> int:
         return layers * 2 * kv_heads * head_dim * 4
 
-    def begin(self, batch: StepBatch, heads: int, kv_heads: int, head_dim: int) -> TorchStep:
+    def begin(
+        self, batch: StepBatch, heads: int, kv_heads: int, head_dim: int, rotary: Rotary
+    ) -> TorchStep:
         tokens = self._pad(batch.tokens)
+        positions = torch.from_numpy(batch.positions.astype(np.int64))
+        cosines, sines = (table[positions][:, None] for table in rotary)
         return TorchStep(
             tokens=torch.from_numpy(tokens),
-            positions=torch.from_numpy(batch.positions.astype(np.int64)),
             slots=torch.from_numpy(batch.slots.astype(np.int64)),
+            cosines=cosines,
+            sines=sines,
             logit_rows=torch.from_numpy(self._pad(batch.logit_rows)),
             logits=len(batch.logit_rows),
             tiling=Tiling.of(batch, len(tokens)),
@@ -103,12 +109,11 @@ class TorchKernels:
         self,
         qkv: torch.Tensor,
         qk_norms: tuple[torch.Tensor, torch.Tensor, float] | None,
-        rotary: Rotary,
         cache: KVCache,
         layer: int,
         step: TorchStep,
     ) -> torch.Tensor:
-        rows = len(step.positions)
+        rows = len(step.slots)
         by_head = qkv[:rows].view(rows, -1, step.head_dim)
         rotated = by_head[:, : step.heads + step.kv_heads]
         if qk_norms is not None:
@@ -117,7 +122,7 @@ class TorchKernels:
             rotated = torch.cat(
                 [_rms_norm(query, query_norm, eps), _rms_norm(key, key_norm, eps)], dim=1
             )
-        rotated = _rotate(rotated, *(table[step.positions][:, None] for table in rotary))
+        rotated = _rotate(rotated, step.cosines, step.sines)
         values = by_head[:, step.heads + step.kv_heads :]
         stored = torch.cat([rotated[:, step.heads :], values], dim=1).transpose(0, 1)
         cache[layer].index_copy_(1, step.slots, stored)
@@ -132,7 +137,7 @@ class TorchKernels:
     def swiglu(self, gate_up: torch.Tensor) -> torch.Tensor:
         gate, up = gate_up.chunk(2, dim=-1)
         # Not torch's silu: its vector code and the code for what is left over round differently.
-        return gate / (1 + torch.exp(-gate)) * up
+        return gate.div(gate.neg().exp_().add_(1)).mul_(up)
 
     def logits(
         self,
@@ -166,11 +171,11 @@ class TorchKernels:
 
 
 def _rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
-    return x * (x.square().mean(-1, keepdim=True) + eps).rsqrt_() * weight
+    return (x * x.square().mean(-1, keepdim=True).add_(eps).rsqrt_()).mul_(weight)
 
 
 def _rotate(x: torch.Tensor, cosines: torch.Tensor, sines: torch.Tensor) -> torch.Tensor:
     """Rotary embedding of ``[rows, heads, head_dim]``, halves layout (Su et al., 2021)."""
     half = x.shape[-1] // 2
     swapped = torch.cat([x[..., half:], x[..., :half]], dim=-1)
-    return x * cosines + swapped * sines
+    return (x * cosines).add_(swapped.mul_(sines))
