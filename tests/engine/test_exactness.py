@@ -173,38 +173,6 @@ def test_cancelling_others_changes_nothing(plain: Engine, tiny_llama: Path) -> N
     assert_as_alone(plain, [s for s in submits if s.id not in (1, 4, 7)], outputs)
 
 
-def first_new_token_inside_a_run(engine: Engine, submit: Submit) -> int | None:
-    """A token that was emitted inside an accepted run, and never before it."""
-    engine.submit(submit)
-    emitted: list[int] = []
-    found = None
-    while engine.busy:
-        for delta in engine.step():
-            for place, token in enumerate(delta.token_ids):
-                inside = 0 < place < len(delta.token_ids) - 1
-                if inside and token not in emitted and found is None:
-                    found = token
-                emitted.append(token)
-    return found
-
-
-def test_a_stop_token_inside_an_accepted_run_ends_it_there(plain: Engine, tiny_llama: Path) -> None:
-    engine = start_engine(tiny_llama, speculation=SHAPES[3])
-    candidates = (Submit(0, prompt(source, 40), greedy(60)) for source in range(50))
-    submit, token = next(
-        (submit, token)
-        for submit in candidates
-        if (token := first_new_token_inside_a_run(engine, submit)) is not None
-    )
-    free = drive(plain, [submit])[0]
-    stopping = Submit(1, submit.token_ids, greedy(60, stop_token_ids=(token,)))
-    stopped = drive(engine, [stopping])[1]
-    end = free.tokens.index(token) + 1
-    assert stopped.finish == "stop"
-    assert stopped.tokens == free.tokens[:end]
-    assert stopped.logprobs == free.logprobs[:end]
-
-
 def hypothesis_params(key: tuple[float, int, float]) -> SamplingParams:
     temperature, seed, penalty = key
     return SamplingParams(
