@@ -1,6 +1,7 @@
 """From options to a running engine: kernels, weights, and how much K/V memory they leave."""
 
 import os
+from pathlib import Path
 
 from slipstream.engine.engine import Engine
 from slipstream.engine.messages import Ready
@@ -28,6 +29,11 @@ def load_engine(options: EngineOptions) -> tuple[Engine, Ready]:
         # More than every request at its longest, with a page of draft slots, is of no use.
         options.max_running_requests * (pages_for(max_model_len) + 1),
     )
+    if pages * page > machine_memory():
+        raise UserError(
+            f"K/V memory of {pages * page} bytes is more than the {machine_memory()} bytes of "
+            "memory that this machine has"
+        )
     model = Transformer(
         checkpoint.config,
         Weights.load(checkpoint, kernels),
@@ -71,6 +77,23 @@ def _max_model_len(config: ModelConfig, asked: int | None, kv_memory: int, page:
 
 
 def _default_kv_memory() -> int:
-    """A quarter of the memory that is free now, at most 4 GiB."""
-    available = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return min(available // 4, MOST_DEFAULT_KV_MEMORY)
+    """A quarter of the memory that is available now, at most 4 GiB."""
+    return min(available_memory() // 4, MOST_DEFAULT_KV_MEMORY)
+
+
+def available_memory() -> int:
+    """Bytes that a program can have now.
+
+    Linux says so itself; its count of free pages leaves out what only caches files, which after
+    a large download is nearly everything.
+    """
+    meminfo = Path("/proc/meminfo")
+    if meminfo.exists():
+        fields = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())
+        return int(fields["MemAvailable"].split()[0]) * 1024
+    return machine_memory() // 2
+
+
+def machine_memory() -> int:
+    """Bytes of memory in this machine."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
