@@ -63,7 +63,7 @@ def serve(
     log_level: Annotated[LogLevel, typer.Option(help="debug logs every request.")] = LogLevel.info,
 ) -> None:
     """Serve a model over an OpenAI-compatible HTTP API."""
-    from slipstream.api.server import ServeOptions, run_server
+    from slipstream.api.launch import launch_engine, listen
     from slipstream.engine.options import EngineOptions
 
     if api_key is not None and not (api_key and api_key.isascii() and api_key.isprintable()):
@@ -79,16 +79,21 @@ def serve(
         speculation=parse_speculation(speculation.value, *shape, max_step_rows=max_step_rows),
         threads=threads,
     )
-    options = ServeOptions(
-        engine=engine,
-        host=host,
-        port=port,
-        api_key=api_key,
-        served_model_name=served_model_name,
-        max_queued_requests=max_queued_requests,
-        log_level=log_level.value,
-    )
-    raise typer.Exit(run_server(options))
+    with listen(host, port) as listener:
+        launched = launch_engine(engine)
+        try:
+            from slipstream.api.server import ServeOptions, run_server
+
+            options = ServeOptions(
+                engine=engine,
+                api_key=api_key,
+                served_model_name=served_model_name,
+                max_queued_requests=max_queued_requests,
+                log_level=log_level.value,
+            )
+            raise typer.Exit(run_server(options, listener, launched))
+        finally:
+            launched.kill()
 
 
 def parse_size(text: str) -> int:

@@ -1,39 +1,36 @@
-"""The engine's process: how it is started, watched and stopped."""
+"""Watching the engine's process."""
 
 import asyncio
-import contextlib
 import signal
-import socket
-import sys
-
-import msgspec
 
 from slipstream.api.engine_client import EngineClient
-from slipstream.engine.options import EngineOptions
+from slipstream.api.launch import LaunchedEngine
 
 _GRACE = 5.0  # seconds for the process to follow its socket's end
 
 
 class EngineProcess:
-    """A running engine and the client that speaks to it."""
+    """A running engine and the client that speaks to it; ``exited`` gives its exit code."""
 
-    def __init__(self, process: asyncio.subprocess.Process, client: EngineClient) -> None:
-        self._process = process
+    def __init__(self, launched: LaunchedEngine, client: EngineClient) -> None:
+        self._launched = launched
         self.client = client
         self.exited = asyncio.ensure_future(self._watch())
 
-    @property
-    def pid(self) -> int:
-        return self._process.pid
+    @classmethod
+    async def connect(cls, launched: LaunchedEngine) -> "EngineProcess":
+        """Start speaking to an engine that was launched."""
+        loop = asyncio.get_running_loop()
+        _, client = await loop.create_connection(EngineClient, sock=launched.connection)
+        return cls(launched, client)
 
     def kill(self) -> None:
         """End it at once; ``exited`` follows."""
-        with contextlib.suppress(ProcessLookupError):
-            self._process.kill()
+        self._launched.kill()
 
     async def _watch(self) -> int:
         """Wait for the end of the process, tell the client, and give its exit code."""
-        exit_code = asyncio.ensure_future(self._process.wait())
+        exit_code = asyncio.ensure_future(asyncio.to_thread(self._launched.process.wait))
         await asyncio.wait((exit_code, self.client.lost), return_when=asyncio.FIRST_COMPLETED)
         # The last frames may still be in the socket when the process has gone, or the process
         # may linger when the socket has.
@@ -53,29 +50,3 @@ def describe_exit(code: int) -> str:
     name = signal.Signals(-code).name
     hint = "; was memory short?" if -code == signal.SIGKILL else ""
     return f"exit code {code}: killed by {name}{hint}"
-
-
-ENGINE = ("-m", "slipstream.engine.process")  # what Python runs
-
-
-async def start_engine(options: EngineOptions) -> EngineProcess:
-    """Start an engine in its own session, so that a terminal's Ctrl-C does not reach it.
-
-    It ends by itself when this process, and with it the socket, goes away.
-    """
-    ours, theirs = socket.socketpair()
-    with theirs:
-        arguments = ["--fd", str(theirs.fileno())]
-        arguments += ["--options", msgspec.json.encode(options).decode()]
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            *ENGINE,
-            *arguments,
-            pass_fds=(theirs.fileno(),),
-            stdin=asyncio.subprocess.DEVNULL,
-            start_new_session=True,
-        )
-    ours.setblocking(False)
-    loop = asyncio.get_running_loop()
-    _, client = await loop.create_connection(EngineClient, sock=ours)
-    return EngineProcess(process, client)

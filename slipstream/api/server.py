@@ -15,65 +15,41 @@ import uvloop
 import slipstream
 from slipstream.api.app import create_app
 from slipstream.api.engine_client import EngineDiedError
-from slipstream.api.engine_process import EngineProcess, start_engine
+from slipstream.api.engine_process import EngineProcess
+from slipstream.api.launch import LaunchedEngine
 from slipstream.api.service import ServerState, Service
 from slipstream.api.translate import Limits
 from slipstream.engine.messages import Ready
 from slipstream.engine.options import EngineOptions
-from slipstream.errors import UserError
 from slipstream.models.checkpoint import Checkpoint, open_checkpoint
 from slipstream.models.tokenizer import load_tokenizer
 
-_BACKLOG = 2048
 _GRACE = 5  # seconds that slow readers have to take their last bytes
 _INTERRUPTED = 130  # exit status after a second Ctrl-C
 
 
 @dataclass(frozen=True)
 class ServeOptions:
-    """What the command line says about serving."""
+    """What the command line says about serving, beside where to listen."""
 
     engine: EngineOptions
-    host: str
-    port: int
     api_key: str | None
     served_model_name: str | None
     max_queued_requests: int
     log_level: str
 
 
-def run_server(options: ServeOptions) -> int:
+def run_server(options: ServeOptions, listener: socket.socket, launched: LaunchedEngine) -> int:
     """Serve until told to stop; gives the exit status. Raises UserError if it cannot start."""
     logging.basicConfig(level=options.log_level.upper(), format="%(levelname)s %(message)s")
-    with listen(options.host, options.port) as listener:
-        say(f"Slipstream {slipstream.__version__}")
-        checkpoint = open_checkpoint(options.engine.model)
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(_Life(options, listener, checkpoint).run())
+    say(f"Slipstream {slipstream.__version__}")
+    checkpoint = open_checkpoint(options.engine.model)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_Life(options, listener, checkpoint).run(launched))
 
 
 def say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """A listening socket. Raises UserError if the address cannot be had."""
-    try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listener = socket.socket(family, socket.SOCK_STREAM)
-    except OSError as error:
-        raise UserError(f"--host {host} is no address of this machine: {error.strerror}") from None
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-        listener.listen(_BACKLOG)  # only now nobody else can have the port
-    except OSError as error:
-        listener.close()
-        raise UserError(
-            f"cannot listen on {host} port {port}: {error.strerror}; give a free one with --port"
-        ) from None
-    listener.setblocking(False)
-    return listener
 
 
 class _HTTPServer(uvicorn.Server):
@@ -113,11 +89,11 @@ class _Life:
             )
         )
 
-    async def run(self) -> int:
+    async def run(self, launched: LaunchedEngine) -> int:
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, self._on_signal)
         http = asyncio.ensure_future(self._http.serve(sockets=[self._listener]))
-        self._engine = await start_engine(self._options.engine)
+        self._engine = await EngineProcess.connect(launched)
         try:
             return await self._serve(self._engine)
         finally:

@@ -14,8 +14,8 @@ import pytest
 from tests.serving import ServeProcess, alive, serve
 
 PROGRAM = """
-import slipstream.api.engine_process as engine_process
-engine_process.ENGINE = ("-m", "tests.api.fake_engine")
+import slipstream.api.launch
+slipstream.api.launch.ENGINE = ("-m", "tests.api.fake_engine")
 from slipstream.cli import main
 main()
 """

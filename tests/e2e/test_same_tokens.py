@@ -23,7 +23,7 @@ def requests() -> list[dict[str, Any]]:
             "prompt": f"{number % 16}. {FABLE}",  # few share their first page
             "temperature": (0.0, 0.4, 0.8, 1.0)[number % 4],
             "seed": 100 + number,
-            "max_tokens": 12 + number % 9,
+            "max_tokens": 8 + number % 7,
             "extra": {"ignore_eos": True},
         }
         if number % 3 == 0:
@@ -41,8 +41,8 @@ def expected(server: ServeProcess) -> list[list[int]]:
 
 
 def test_alone_means_what_was_asked(expected: list[list[int]]) -> None:
-    assert [len(tokens) for tokens in expected] == [12 + n % 9 for n in range(20)]
-    assert len({tuple(tokens[:12]) for tokens in expected}) > 10
+    assert [len(tokens) for tokens in expected] == [8 + n % 7 for n in range(20)]
+    assert len({tuple(tokens[:8]) for tokens in expected}) > 10
 
 
 def test_twenty_in_flight(server: ServeProcess, expected: list[list[int]]) -> None:
@@ -57,8 +57,9 @@ def test_twenty_in_flight(server: ServeProcess, expected: list[list[int]]) -> No
 def test_speculating_with_few_pages(
     speculating_server: ServeProcess, expected: list[list[int]]
 ) -> None:
-    for together in (20, 3):
-        assert token_ids(speculating_server, requests(), together) == expected
+    assert token_ids(speculating_server, requests(), together=20) == expected
+    # Again, and soon again: now some prompts are in the prefix cache.
+    assert token_ids(speculating_server, requests()[:3] * 2, together=3) == expected[:3] * 2
     seen = metrics(speculating_server)
     assert 0 < seen["accepted_nodes_total"] < seen["draft_nodes_total"]
     assert seen["evicted_pages_total"] > 0
