@@ -34,14 +34,18 @@ class Work:
 
 
 class Scheduler:
-    """Holds every request from its arrival to its end."""
+    """Holds every request from its arrival to its end.
+
+    ``running`` followed by ``waiting`` is always the order of arrival: the first that waits is
+    admitted, the last that runs is preempted.
+    """
 
     def __init__(self, memory: Memory, max_running: int, max_step_rows: int) -> None:
         self._memory = memory
         self._max_running = max_running
         self._max_step_rows = max_step_rows
         self.waiting: deque[Request] = deque()
-        self.running: list[Request] = []  # in order of arrival
+        self.running: list[Request] = []
         self.preemptions = 0
         self.cached_tokens = 0
 
@@ -112,15 +116,8 @@ class Scheduler:
         if request.cached_tokens is None:
             request.cached_tokens = request.committed
             self.cached_tokens += request.committed
-        self.waiting.popleft()
-        self._insert(request)
+        self.running.append(self.waiting.popleft())
         return request
-
-    def _insert(self, request: Request) -> None:
-        place = len(self.running)
-        while place and self.running[place - 1].id > request.id:
-            place -= 1
-        self.running.insert(place, request)
 
     def _ensure_pages(self, request: Request) -> None:
         """Pages for all known tokens, by preempting the youngest if need be, at last itself."""
