@@ -133,6 +133,15 @@ def test_the_youngest_is_preempted() -> None:
     assert memory.pool.free == 0
 
 
+def test_the_youngest_is_the_last_to_come_whatever_its_id() -> None:
+    requests = [request(id, prompt=PAGE_SIZE - 1) for id in (9, 4, 6)]
+    made, _ = scheduler(requests, pages=4)
+    step(made)
+    step(made)
+    assert step(made) == [(9, 1), (4, 1)]
+    assert [each.id for each in made.waiting] == [6]
+
+
 def test_preempted_requests_come_back_in_order_and_before_newcomers() -> None:
     full = PAGE_SIZE - 1
     requests = [request(id, prompt=full) for id in range(3)]
@@ -280,6 +289,8 @@ def test_every_request_ends_whatever_the_limits(data: st.DataObject) -> None:
             made.add(coming.pop(0))
         if not (made.running or made.waiting):
             continue
+        arrived = [each.id for each in (*made.running, *made.waiting)]
+        assert arrived == sorted(arrived)
         decoding = {each.id for each in made.running if each.pending == 1}
         preempted = made.preemptions
         works = made.plan()

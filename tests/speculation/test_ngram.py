@@ -55,6 +55,11 @@ def test_longer_matches_win() -> None:
     assert draft([1, 2, 3, 9, 2, 3, 8, 3, 7, 1, 2, 3], TreeShape(1, 1, 2)) == Draft([9], [0])
 
 
+def test_one_long_match_outweighs_several_short_ones() -> None:
+    drafted = draft([1, 2, 3, 4, 9, 4, 8, 4, 8, 4, 8, 1, 2, 3, 4])
+    assert [path[0] for path in paths(drafted) if len(path) == 1][:2] == [9, 8]
+
+
 def test_the_likeliest_nodes_fill_the_budget() -> None:
     tokens = [5, 1, 1, 1, 1, 5, 1, 1, 1, 1, 5, 2, 2, 2, 2, 5]
     wide = draft(tokens)
@@ -86,7 +91,10 @@ def test_forgetting_drops_what_was_kept() -> None:
     assert drafter.draft([task([4, 5, 4], id=2)]) == [draft([4, 5, 4])]
 
 
-texts = st.lists(st.integers(0, 3), min_size=1, max_size=60)
+texts = st.one_of(
+    st.lists(st.integers(0, 3), min_size=1, max_size=60),
+    st.lists(st.integers(0, 3), min_size=60, max_size=60),  # so that some trees are wide
+)
 shapes = st.builds(TreeShape, st.integers(1, 10), st.integers(1, 6), st.integers(1, 30))
 
 
