@@ -25,7 +25,7 @@ class TileGroup:
 
     rows: torch.Tensor  # [tiles * blocks * TILE] row of the step; empty places repeat a row
     slots: torch.Tensor  # [tiles * blocks * BLOCK]
-    masked: torch.Tensor  # [1, tiles, blocks, TILE, 1, BLOCK] key is beyond the row's position
+    mask: torch.Tensor  # [products, height, BLOCK] -inf where the key is beyond the row's position
     tiles: int
     blocks: int
 
@@ -38,7 +38,7 @@ class Tiling:
     places: torch.Tensor  # [padded] where each row stands among the places of all tiles
 
     @classmethod
-    def of(cls, batch: StepBatch, padded: int) -> "Tiling":
+    def of(cls, batch: StepBatch, padded: int, heads: int, kv_heads: int) -> "Tiling":
         """Tiles of a step; rows that are only padding read the first place."""
         tiles = list(_tiles(batch))
         lengths = np.array([batch.positions[last] // BLOCK + 1 for _, last in tiles])
@@ -48,7 +48,7 @@ class Tiling:
             first, last = tiles[tile]
             places[first : last + 1] = number * TILE + np.arange(last + 1 - first)
         groups = [
-            _group(batch, [tiles[tile] for tile in part], int(lengths[part[0]]))
+            _group(batch, [tiles[tile] for tile in part], int(lengths[part[0]]), heads, kv_heads)
             for part in _parts(order, lengths)
         ]
         return cls(groups, torch.from_numpy(places))
@@ -78,17 +78,21 @@ def _parts(order: NDArray[np.int64], lengths: NDArray[np.int64]) -> Iterator[NDA
             start = end
 
 
-def _group(batch: StepBatch, tiles: list[tuple[int, int]], blocks: int) -> TileGroup:
+def _group(
+    batch: StepBatch, tiles: list[tuple[int, int]], blocks: int, heads: int, kv_heads: int
+) -> TileGroup:
     rows = np.array([[min(first + place, last) for place in range(TILE)] for first, last in tiles])
     slots = np.zeros((len(tiles), blocks * BLOCK), dtype=np.int64)
     for tile, (_, last) in enumerate(tiles):
         _context_slots(batch, last, slots[tile])
     keys = np.arange(blocks * BLOCK).reshape(blocks, 1, 1, BLOCK)
-    masked = keys > batch.positions[rows][:, None, :, None, None]
+    masked = keys > batch.positions[rows][:, None, :, None, None]  # [tiles, blocks, TILE, 1, BLOCK]
+    by_product = (kv_heads, len(tiles), blocks, TILE, heads // kv_heads, BLOCK)
+    mask = np.broadcast_to(np.where(masked, np.float32(-np.inf), np.float32(0)), by_product)
     return TileGroup(
         rows=torch.from_numpy(np.repeat(rows[:, None], blocks, axis=1).reshape(-1)),
         slots=torch.from_numpy(slots.reshape(-1)),
-        masked=torch.from_numpy(masked)[None],
+        mask=torch.from_numpy(mask.reshape(-1, TILE * heads // kv_heads, BLOCK)),
         tiles=len(tiles),
         blocks=blocks,
     )
@@ -107,7 +111,7 @@ def _context_slots(batch: StepBatch, row: int, out: NDArray[np.int64]) -> None:
 def attend(queries: torch.Tensor, cache: torch.Tensor, tiling: Tiling) -> torch.Tensor:
     """Attention of all rows.
 
-    ``queries`` is ``[rows, heads, head_dim]``, already scaled; ``cache`` is
+    ``queries`` is ``[rows, heads, head_dim]``; ``cache`` is
     ``[2 * kv_heads, slots, head_dim]``, keys first. Returns ``[padded, heads * head_dim]``.
     """
     share = queries.shape[1] * 2 // cache.shape[0]  # query heads per key head
@@ -123,8 +127,7 @@ def _attend_group(queries: torch.Tensor, cache: torch.Tensor, group: TileGroup) 
     products = kv_heads * tiles * blocks
     query = queries.index_select(1, group.rows).view(products, height, head_dim)
     key, value = cache.index_select(1, group.slots).view(2, products, BLOCK, head_dim).unbind()
-    scores = torch.bmm(query, key.transpose(1, 2))
-    scores.view(kv_heads, tiles, blocks, TILE, share, BLOCK).masked_fill_(group.masked, -torch.inf)
+    scores = torch.baddbmm(group.mask, query, key.transpose(1, 2), alpha=head_dim**-0.5)
     by_block = scores.view(kv_heads, tiles, blocks, height, BLOCK)
     probabilities = by_block.sub_(by_block.amax(dim=(2, 4), keepdim=True)).exp_()
     weighted = torch.bmm(scores, value).view(kv_heads, tiles, blocks, height, head_dim)

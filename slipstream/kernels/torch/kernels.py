@@ -32,7 +32,10 @@ class TorchStep:
 
 
 class TorchKernels:
-    """Float32 throughout: on a CPU without bfloat16 arithmetic it is also the fastest type."""
+    """Float32 throughout: on a CPU without bfloat16 arithmetic it is also the fastest type.
+
+    Operations that own their input change it in place: a fresh tensor costs more than the work.
+    """
 
     name = "torch"
 
@@ -91,7 +94,7 @@ class TorchKernels:
             sines=sines,
             logit_rows=torch.from_numpy(self._pad(batch.logit_rows)),
             logits=len(batch.logit_rows),
-            tiling=Tiling.of(batch, len(tokens)),
+            tiling=Tiling.of(batch, len(tokens), heads, kv_heads),
             heads=heads,
             kv_heads=kv_heads,
             head_dim=head_dim,
@@ -115,18 +118,14 @@ class TorchKernels:
     ) -> torch.Tensor:
         rows = len(step.slots)
         by_head = qkv[:rows].view(rows, -1, step.head_dim)
-        rotated = by_head[:, : step.heads + step.kv_heads]
+        query, key, _ = by_head.split([step.heads, step.kv_heads, step.kv_heads], dim=1)
         if qk_norms is not None:
             query_norm, key_norm, eps = qk_norms
-            query, key = rotated.split([step.heads, step.kv_heads], dim=1)
-            rotated = torch.cat(
-                [_rms_norm(query, query_norm, eps), _rms_norm(key, key_norm, eps)], dim=1
-            )
-        rotated = _rotate(rotated, step.cosines, step.sines)
-        values = by_head[:, step.heads + step.kv_heads :]
-        stored = torch.cat([rotated[:, step.heads :], values], dim=1).transpose(0, 1)
-        cache[layer].index_copy_(1, step.slots, stored)
-        query = rotated[:, : step.heads] * step.head_dim**-0.5
+            query.copy_(_rms_norm(query, query_norm, eps))
+            key.copy_(_rms_norm(key, key_norm, eps))
+        _rotate_(by_head[:, : step.heads + step.kv_heads], step.cosines, step.sines)
+        keys_and_values = by_head[:, step.heads :].transpose(0, 1)
+        cache[layer].index_copy_(1, step.slots, keys_and_values)
         return attend(query, cache[layer], step.tiling)
 
     def linear_add(
@@ -174,8 +173,7 @@ def _rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor
     return (x * x.square().mean(-1, keepdim=True).add_(eps).rsqrt_()).mul_(weight)
 
 
-def _rotate(x: torch.Tensor, cosines: torch.Tensor, sines: torch.Tensor) -> torch.Tensor:
-    """Rotary embedding of ``[rows, heads, head_dim]``, halves layout (Su et al., 2021)."""
-    half = x.shape[-1] // 2
-    swapped = torch.cat([x[..., half:], x[..., :half]], dim=-1)
-    return (x * cosines).add_(swapped.mul_(sines))
+def _rotate_(x: torch.Tensor, cosines: torch.Tensor, sines: torch.Tensor) -> None:
+    """Rotary embedding of ``[rows, heads, head_dim]`` in place, halves layout (Su et al., 2021)."""
+    swapped = x.roll(x.shape[-1] // 2, -1).mul_(sines)
+    x.mul_(cosines).add_(swapped)
