@@ -49,7 +49,9 @@ def run_server(options: ServeOptions, listener: socket.socket, launched: Launche
 
 
 def say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    """Tell the person who started the server, if somebody still listens."""
+    with contextlib.suppress(OSError):
+        print(line, file=sys.stderr, flush=True)
 
 
 class _HTTPServer(uvicorn.Server):

@@ -2,6 +2,8 @@
 
 import os
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -11,7 +13,7 @@ from signal import SIGINT, SIGKILL, SIGTERM
 import openai
 import pytest
 
-from tests.serving import ServeProcess, alive, serve
+from tests.serving import ROOT, ServeProcess, alive, serve
 
 PROGRAM = """
 import slipstream.api.launch
@@ -88,6 +90,18 @@ def test_a_second_interrupt_stops_at_once(server: ServeProcess) -> None:
 def test_sigterm_without_requests(server: ServeProcess) -> None:
     server.signal(SIGTERM)
     assert server.wait() == 0
+
+
+def test_an_interrupt_when_nobody_reads_the_log() -> None:
+    server = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, "serve", "--port", "0"], stderr=subprocess.PIPE, cwd=ROOT
+    )
+    assert server.stderr is not None
+    while not server.stderr.readline().startswith(b"ready"):
+        assert server.poll() is None
+    server.stderr.close()
+    server.send_signal(SIGINT)
+    assert server.wait(60) == 0
 
 
 def test_a_killed_engine_ends_the_server(server: ServeProcess) -> None:
