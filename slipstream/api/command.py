@@ -46,7 +46,9 @@ def serve(
     kv_memory: Annotated[
         str | None, typer.Option(help="For keys and values, such as 2GiB.", metavar="SIZE")
     ] = None,
-    max_step_rows: Annotated[int, typer.Option(min=16, help="Rows of one step.")] = 256,
+    max_step_rows: Annotated[
+        int, typer.Option(min=16, help="Tokens of one step, drafts apart.")
+    ] = 256,
     served_model_name: Annotated[str | None, typer.Option(help="What clients call it.")] = None,
     threads: Annotated[int | None, typer.Option(min=1, help="Default: all cores.")] = None,
     no_prefix_cache: Annotated[

@@ -50,7 +50,16 @@ class Engine:
         return bool(self._requests)
 
     def submit(self, submit: Submit) -> None:
-        """Queue a request. Prompt and ``max_tokens`` together must fit the model and the pages."""
+        """Queue a request.
+
+        Raises ``ValueError`` unless there is a prompt, a token to emit, and room for both together.
+        """
+        tokens, longest = len(submit.token_ids), self._model.max_model_len
+        if not (tokens > 0 and 0 < submit.params.max_tokens <= longest - tokens):
+            raise ValueError(
+                f"request {submit.id} has {tokens} prompt tokens and max_tokens "
+                f"{submit.params.max_tokens}; both must be at least 1, together at most {longest}"
+            )
         request = Request.start(submit.id, submit.token_ids, submit.params)
         self._requests[submit.id] = request
         self._scheduler.add(request)

@@ -12,7 +12,7 @@ class EngineOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_model_len: int | None = None  # None: the model's own limit, if the K/V memory holds it
     max_running_requests: int = 256
     kv_memory: int | None = None  # bytes; None: a quarter of the free memory, at most 4 GiB
-    max_step_rows: int = 256  # rows of one step; prompts are cut into chunks that fit
+    max_step_rows: int = 256  # known tokens of one step, draft nodes apart; prompts are cut to fit
     prefix_cache: bool = True
     speculation: Speculation = Speculation()
     threads: int | None = None  # None: as many as there are cores

@@ -9,7 +9,7 @@ import os
 # OpenMP threads that wait by spinning take the processor from the very thread they wait for as soon
 # as another process wants a core: a step then lasts ten times as long. A short spin, then sleep.
 # Read when PyTorch loads the OpenMP library, so this stands before the first import of torch.
-os.environ.setdefault("GOMP_SPINCOUNT", "10000")
+os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 from slipstream.kernels.interface import Kernels, StepContext
 from slipstream.kernels.step_batch import StepBatch

@@ -52,7 +52,10 @@ class Weights:
 
 
 class Transformer:
-    """A target: weights, K/V memory, and the forward pass."""
+    """A target: weights, K/V memory, and the forward pass.
+
+    ``max_model_len`` tokens of one request, at most, fit the pages and the rotary tables.
+    """
 
     def __init__(
         self,
@@ -63,6 +66,7 @@ class Transformer:
         pages: int,
         max_model_len: int,
     ) -> None:
+        self.max_model_len = max_model_len
         self._config = config
         self._weights = weights
         self._kernels = kernels

@@ -7,7 +7,7 @@ import pytest
 from slipstream.engine.engine import Engine
 from slipstream.engine.messages import Delta, Submit
 from slipstream.engine.params import SamplingParams, Speculation, TreeShape
-from tests.engine.driving import start_engine
+from tests.engine.driving import greedy, start_engine
 
 REPEATING = [5, 6, 7, 8] * 10
 SHAPE = TreeShape(num_steps=4, topk=4, num_draft_tokens=16)
@@ -80,3 +80,13 @@ def test_log_probabilities_come_when_asked_for(engine: Engine) -> None:
             assert delta.logprobs is not None
             assert len(delta.logprobs) == len(delta.token_ids)
             assert {len(each.top) for each in delta.logprobs} == {[None, 0, 3][delta.id]}
+
+
+@pytest.mark.parametrize(("prompt", "max_tokens"), [(0, 4), (4, 0), (4, -1), (60, 5), (65, 1)])
+def test_a_request_that_cannot_be_served_is_refused(
+    tiny_llama: Path, prompt: int, max_tokens: int
+) -> None:
+    engine = start_engine(tiny_llama, pages=2)
+    with pytest.raises(ValueError, match="together at most 64"):
+        engine.submit(Submit(0, [5] * prompt, greedy(max_tokens)))
+    assert not engine.busy
