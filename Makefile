@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 HOST ?= 127.0.0.1
 PORT ?= 30000
 
-.PHONY: serve test check bench clean
+.PHONY: serve test check clean
 
 serve: $(VENV)/.installed
 	@exec $(BIN)/slipstream serve --host $(HOST) --port $(PORT) $(ARGS)
@@ -24,6 +24,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo "installing into $(VENV), once; this takes a minute or two"
 	$(BIN)/pip install --disable-pip-version-check -q -c constraints.txt -e .
 	@touch $@
 

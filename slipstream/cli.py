@@ -4,6 +4,7 @@ import sys
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from slipstream.api.command import serve
 from slipstream.bench.command import bench
@@ -26,7 +27,6 @@ def main() -> None:
     try:
         app()
     except UserError as error:
-        Console(stderr=True, soft_wrap=True, highlight=False).print(
-            f"[bold red]error:[/] {str(error).replace('[', chr(92) + '[')}"
-        )
+        console = Console(stderr=True, soft_wrap=True, highlight=False)
+        console.print(f"[bold red]error:[/] {escape(str(error))}")
         sys.exit(2)
