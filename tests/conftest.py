@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.models.tiny import make_tiny
-
 
 @pytest.fixture(scope="session")
 def tiny_llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a tiny random Llama."""
+    from tests.models.tiny import make_tiny  # imports transformers, which takes seconds
+
     folder = tmp_path_factory.mktemp("tiny") / "llama"
     make_tiny("llama", folder)
     return folder

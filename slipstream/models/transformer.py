@@ -75,6 +75,7 @@ class Transformer:
         )
         self._rotary = kernels.pack_rotary(*_rotary_tables(config, max_model_len))
 
+    @torch.inference_mode()
     def forward(self, batch: StepBatch) -> NDArray[np.float32]:
         """Compute all rows, store their K and V; logits ``[L, vocabulary]`` of the logit rows."""
         config, weights, kernels = self._config, self._weights, self._kernels

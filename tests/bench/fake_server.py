@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -37,6 +38,7 @@ class FakeServer:
     in_flight_seen: list[int] = field(default_factory=list)  # at each arrival, it included
     url: str = ""
     _changed: asyncio.Condition = field(default_factory=asyncio.Condition)
+    _leaving: deque[object] = field(default_factory=deque)
 
     def target(self, **form: Any) -> Target:
         """Asks this server in the given form."""
@@ -55,9 +57,16 @@ class FakeServer:
             self._changed.notify_all()
 
     async def _leave(self) -> None:
+        """In the order of asking, so that no answer waits while others come and go."""
+        turn = object()
+        self._leaving.append(turn)
         async with self._changed:
-            await self._changed.wait_for(lambda: self.gate in (None, self.in_flight))
+            await self._changed.wait_for(
+                lambda: self._leaving[0] is turn and self.gate in (None, self.in_flight)
+            )
+            self._leaving.popleft()
             self.in_flight -= 1
+            self._changed.notify_all()
 
     async def list_models(self, request: web.Request) -> web.Response:
         return web.json_response({"data": [{"id": model} for model in self.models]})

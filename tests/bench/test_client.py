@@ -241,7 +241,9 @@ def test_addresses() -> None:
     assert head.endswith(b"Content-Length: 2\r\n\r\n{}")
 
 
-@pytest.mark.parametrize("url", ["", "ftp://a", "http://", "http://a:b", "http://me:pw@a", "a?b=c"])
+@pytest.mark.parametrize(
+    "url", ["", "ftp://a", "http://", "http://a:b", "http://me:pw@a", "a?b=c", "a..b", "a" * 64]
+)
 def test_bad_addresses(url: str) -> None:
     with pytest.raises(UserError, match="not a server's address"):
         Endpoint.of(url)
