@@ -38,6 +38,7 @@ class Endpoint:
             parts = urlsplit(url if "://" in url else f"http://{url}")
             port = parts.port or (443 if parts.scheme == "https" else 80)
             valid = parts.scheme in ("http", "https") and parts.hostname and not parts.query
+            (parts.hostname or "").encode("idna")  # what a look-up does, with an error of its own
         except ValueError:
             valid = False
         if not valid or "@" in url:
