@@ -43,7 +43,8 @@ async def _prompt(body: ChatCompletionRequest, service: Service) -> list[int]:
     except ChatTemplateError as error:
         raise bad_request(str(error), "messages", "chat_template") from None
     # The template writes the special tokens itself.
-    return await service.encode(text, add_special_tokens=False)
+    (token_ids,) = await service.encode([text], add_special_tokens=False)
+    return token_ids
 
 
 def _turn(message: Message) -> dict[str, str]:

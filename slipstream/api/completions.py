@@ -24,7 +24,7 @@ async def create_completion(body: CompletionRequest, request: Request) -> Respon
     state: ServerState = request.app.state.server
     service = state.require()
     service.check_model(body.model)
-    prompts = await _prompts(body.prompt, service)
+    prompts = await _prompts(body.prompt, body.n, service)
     for prompt in prompts:
         check_prompt(prompt, service.limits, "prompt")
     seed = random_seed() if body.seed is None else body.seed
@@ -35,22 +35,20 @@ async def create_completion(body: CompletionRequest, request: Request) -> Respon
 
 
 async def _prompts(
-    prompt: str | list[str] | list[int] | list[list[int]], service: Service
+    prompt: str | list[str] | list[int] | list[list[int]], n: int, service: Service
 ) -> list[list[int]]:
-    """Every prompt as token ids. Raises ApiError."""
+    """Every prompt as token ids. Raises ApiError, also where ``n`` choices of each are too many."""
     if not prompt:
         raise bad_request("the prompt is empty; it must have at least one token", "prompt")
     if isinstance(prompt, str):
-        return [await service.encode(prompt, add_special_tokens=True)]
-    if isinstance(prompt[0], int):
-        return [[token for token in prompt if isinstance(token, int)]]
-    prompts: list[list[int]] = []
-    for item in prompt:
-        if isinstance(item, str):
-            prompts.append(await service.encode(item, add_special_tokens=True))
-        elif isinstance(item, list):
-            prompts.append(item)
-    return prompts
+        return await service.encode([prompt], add_special_tokens=True)
+    # The schema lets through lists of one form only.
+    if token_ids := [item for item in prompt if isinstance(item, int)]:
+        return [token_ids]
+    service.check_choices(len(prompt) * n)  # now, because a body may hold millions
+    if texts := [item for item in prompt if isinstance(item, str)]:
+        return await service.encode(texts, add_special_tokens=True)
+    return [item for item in prompt if isinstance(item, list)]
 
 
 class CompletionShape:

@@ -27,7 +27,7 @@ HARMLESS = frozenset(
 # Fields of OpenAI that Slipstream does not have, and the values that ask for nothing.
 UNSUPPORTED: dict[str, tuple[Any, ...]] = {
     "audio": (),
-    "best_of": (),
+    "best_of": (1,),
     "echo": (False,),
     "function_call": ("none",),
     "functions": ([],),

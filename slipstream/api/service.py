@@ -59,18 +59,23 @@ class Service:
                 code="model_not_found",
             )
 
-    async def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
-        """Token ids of ``text``, long texts in a thread."""
-        if len(text) < _LONG_PROMPT:
-            return self.tokenizer.encode(text, add_special_tokens=add_special_tokens)
-        return await asyncio.to_thread(
-            self.tokenizer.encode, text, add_special_tokens=add_special_tokens
-        )
+    async def encode(self, texts: Sequence[str], *, add_special_tokens: bool) -> list[list[int]]:
+        """Token ids of each text, in a thread where they are long together."""
+
+        def encode_all() -> list[list[int]]:
+            return [
+                self.tokenizer.encode(text, add_special_tokens=add_special_tokens) for text in texts
+            ]
+
+        if sum(map(len, texts)) < _LONG_PROMPT:
+            return encode_all()
+        return await asyncio.to_thread(encode_all)
 
     def generate(
         self, request: SamplingRequest, prompts: Sequence[list[int]], seed: int, arrived: float
     ) -> Generation:
         """Start ``n`` choices for every prompt, in this order. Raises ApiError."""
+        self.check_choices(len(prompts) * request.n)
         stop = stop_strings(request)
         choices = [
             ChoiceSpec(prompt, params, TextOutput(self.tokenizer.detokenizer(), stop), index == 0)
@@ -80,6 +85,15 @@ class Service:
         self._check_room(len(choices))
         return Generation(self.client.channel(), choices, self.metrics, arrived)
 
+    def check_choices(self, choices: int) -> None:
+        """Raises ApiError for more choices (prompts times n) than an idle server would take."""
+        if choices > self.capacity:
+            raise bad_request(
+                f"the request asks for {choices} choices (prompts times n); this server runs and "
+                f"queues at most {self.capacity}",
+                "n",
+            )
+
     @property
     def full(self) -> bool:
         return self.client.in_flight >= self.capacity
@@ -87,12 +101,6 @@ class Service:
     def _check_room(self, choices: int) -> None:
         if self.client.failure is not None:
             raise ApiError(500, self.client.failure, code="engine_died")
-        if choices > self.capacity:
-            raise bad_request(
-                f"the request asks for {choices} choices (prompts times n); this server runs and "
-                f"queues at most {self.capacity}",
-                "n",
-            )
         if self.client.in_flight + choices > self.capacity:
             raise ApiError(
                 429,

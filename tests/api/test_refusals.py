@@ -60,6 +60,8 @@ REFUSED: list[tuple[str, dict[str, Any], str | None, str]] = [
     (TEXT, {"n": 129}, "n", "128"),
     (TEXT, {"n": True}, "n", "integer"),
     (TEXT, {"n": 17}, "n", "17 choices.*16"),
+    (TEXT, {"prompt": ["x"] * 9, "n": 2}, "n", "18 choices.*16"),
+    (TEXT, {"prompt": [[1]] * 10**6, "n": 128}, "n", "128000000 choices.*16"),
     (TEXT, {"temperature": -0.1}, "temperature", "0"),
     (TEXT, {"temperature": 2.1}, "temperature", "2"),
     (TEXT, {"temperature": "hot"}, "temperature", "number"),
@@ -161,7 +163,7 @@ async def test_harmless_fields_and_nulls_are_accepted(server: Server) -> None:
     }
     status, answer = await server.post(CHAT, {**good(CHAT), **fields, **nothing, **allowed})
     assert status == 200, answer
-    status, answer = await server.post(TEXT, {**good(TEXT), "echo": False, "suffix": None})
+    status, answer = await server.post(TEXT, {**good(TEXT), "echo": False, "best_of": 1})
     assert status == 200, answer
 
 
