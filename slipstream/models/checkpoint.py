@@ -98,9 +98,12 @@ def _locate(name: str) -> tuple[Path, str]:
         from slipstream.models.default_model import TITLE, fetch_default_model
 
         return fetch_default_model(), TITLE
-    path = Path(name).expanduser()
-    if path.exists():
-        return path, path.resolve().name.removesuffix(".gguf")
+    try:
+        path = Path(name).expanduser()
+        if path.exists():
+            return path, path.resolve().name.removesuffix(".gguf")
+    except (OSError, RuntimeError) as error:  # no permission, a name too long, an unknown ~user
+        raise UserError(f"cannot look for a model at {name[:200]!r}: {error}") from None
     if name.count("/") == 1 and not name.startswith((".", "/", "~")) and not name.endswith(".gguf"):
         from slipstream.models.hub import fetch_repository
 

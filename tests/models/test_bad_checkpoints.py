@@ -147,6 +147,8 @@ def test_quantised_safetensors(tmp_path: Path, good_folder: Path) -> None:
 def test_other_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert_refused(tmp_path / "missing", "there is no model at")
     assert_refused(tmp_path / "missing.gguf", "there is no model at")
+    assert_refused(tmp_path / ("x" * 300), "cannot look for a model at")
+    assert_refused(Path("~nobody-of-that-name/model"), "cannot look for a model at")
     for name, message in [
         ("a.bin", "convert it to safetensors"),
         ("a.safetensors", "give the folder"),
