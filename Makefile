@@ -21,7 +21,7 @@ check: $(VENV)/.installed-test
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 11) <= v <= (3, 13) else \
 	  "error: %s is Python %d.%d; Slipstream needs 3.11 to 3.13: make PYTHON=python3.12 ..." % (sys.executable, *v))'
-	$(PYTHON) -m venv $(VENV)
+	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
 $(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo "installing into $(VENV), once; this takes a minute or two"
