@@ -1,9 +1,11 @@
 """The one attention routine: prompts, decodes and token trees alike.
 
-Rows are grouped into tiles of a fixed height, the context into blocks of 32 logical positions, and
-every product is one (tile, block, head) of a fixed shape. A row's softmax is taken over its whole
-context: the maximum is exact in any order, and the sums over blocks are added in logical order.
-Masked keys have probability exactly zero, so blocks beyond a row's own position change no bits.
+The context is cut into blocks of 32 logical positions, and every product is one (row, block, key
+head) of one shape, whatever else is computed. A row's softmax is taken over its whole context: the
+maximum is exact in any order, and the sums over blocks are added in logical order. Masked keys
+have probability exactly zero, so blocks beyond a row's own position change no bits.
+
+Rows that follow each other form a tile, which gathers its keys and values once.
 """
 
 from collections.abc import Iterator
@@ -15,17 +17,19 @@ from numpy.typing import NDArray
 
 from slipstream.kernels.step_batch import BLOCK, StepBatch
 
-TILE = 4  # rows; no fewer, since libraries treat products of one to three rows differently
+Tile = tuple[int, int]  # first and last row
+
+TILE = 8  # rows at most
 MOST_BLOCKS = 1024  # (tile, block) pairs at a time, which bounds temporary memory
 
 
 @dataclass(frozen=True, slots=True)
 class TileGroup:
-    """Tiles of similar context length, padded to the longest of them."""
+    """Tiles of equal height and similar context length, padded to the longest of them."""
 
-    rows: torch.Tensor  # [tiles * blocks * TILE] row of the step; empty places repeat a row
+    rows: list[torch.Tensor]  # for each place in a tile: [tiles * blocks] row of the step
+    masks: list[torch.Tensor]  # likewise: [tiles, blocks, 1, BLOCK], -inf beyond the row's position
     slots: torch.Tensor  # [tiles * blocks * BLOCK]
-    mask: torch.Tensor  # [products, height, BLOCK] -inf where the key is beyond the row's position
     tiles: int
     blocks: int
 
@@ -35,27 +39,29 @@ class Tiling:
     """All rows of a step in tiles, made once for all layers."""
 
     groups: list[TileGroup]
-    places: torch.Tensor  # [padded] where each row stands among the places of all tiles
+    places: torch.Tensor  # [padded] where each row stands in the outputs of all groups
 
     @classmethod
-    def of(cls, batch: StepBatch, padded: int, heads: int, kv_heads: int) -> "Tiling":
+    def of(cls, batch: StepBatch, padded: int) -> "Tiling":
         """Tiles of a step; rows that are only padding read the first place."""
-        tiles = list(_tiles(batch))
-        lengths = np.array([batch.positions[last] // BLOCK + 1 for _, last in tiles])
-        order = np.argsort(-lengths, kind="stable")
+        lone = [tile for tile in _tiles(batch) if tile[0] == tile[1]]
+        tall = [tile for tile in _tiles(batch) if tile[0] != tile[1]]
         places = np.zeros(padded, dtype=np.int64)
-        for number, tile in enumerate(order):
-            first, last = tiles[tile]
-            places[first : last + 1] = number * TILE + np.arange(last + 1 - first)
-        groups = [
-            _group(batch, [tiles[tile] for tile in part], int(lengths[part[0]]), heads, kv_heads)
-            for part in _parts(order, lengths)
-        ]
+        groups: list[TileGroup] = []
+        filled = 0
+        for tiles, height in ((lone, 1), (tall, TILE)):
+            for part in _parts(batch, tiles):
+                groups.append(_group(batch, part, height))
+                # A group's outputs are laid place by place, and in each place tile by tile.
+                for number, (first, last) in enumerate(part):
+                    of_tile = filled + number + len(part) * np.arange(last + 1 - first)
+                    places[first : last + 1] = of_tile
+                filled += height * len(part)
         return cls(groups, torch.from_numpy(places))
 
 
-def _tiles(batch: StepBatch) -> Iterator[tuple[int, int]]:
-    """(first, last) rows of each tile: up to TILE rows, each following the one before it."""
+def _tiles(batch: StepBatch) -> Iterator[Tile]:
+    """Up to TILE rows, each following the one before it."""
     first = 0
     rows = len(batch.tokens)
     for row in range(1, rows + 1):
@@ -64,35 +70,42 @@ def _tiles(batch: StepBatch) -> Iterator[tuple[int, int]]:
             first = row
 
 
-def _parts(order: NDArray[np.int64], lengths: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+def _blocks(batch: StepBatch, tile: Tile) -> int:
+    """Blocks of the context of a tile's last row."""
+    return int(batch.positions[tile[1]]) // BLOCK + 1
+
+
+def _parts(batch: StepBatch, tiles: list[Tile]) -> Iterator[list[Tile]]:
     """Cut tiles, longest context first, where memory or wasted padding would grow too much."""
+    tiles = sorted(tiles, key=lambda tile: -_blocks(batch, tile))
     start = 0
-    for end in range(1, len(order) + 1):
-        blocks = lengths[order[start]]
+    for end in range(1, len(tiles) + 1):
+        blocks = _blocks(batch, tiles[start])
         if (
-            end == len(order)
+            end == len(tiles)
             or (end + 1 - start) * blocks > MOST_BLOCKS
-            or 2 * lengths[order[end]] < blocks
+            or 2 * _blocks(batch, tiles[end]) < blocks
         ):
-            yield order[start:end]
+            yield tiles[start:end]
             start = end
 
 
-def _group(
-    batch: StepBatch, tiles: list[tuple[int, int]], blocks: int, heads: int, kv_heads: int
-) -> TileGroup:
-    rows = np.array([[min(first + place, last) for place in range(TILE)] for first, last in tiles])
+def _group(batch: StepBatch, tiles: list[Tile], height: int) -> TileGroup:
+    blocks = _blocks(batch, tiles[0])
+    # A place that a tile leaves empty repeats its last row.
+    rows = np.array(
+        [[min(first + place, last) for first, last in tiles] for place in range(height)]
+    )
     slots = np.zeros((len(tiles), blocks * BLOCK), dtype=np.int64)
     for tile, (_, last) in enumerate(tiles):
         _context_slots(batch, last, slots[tile])
-    keys = np.arange(blocks * BLOCK).reshape(blocks, 1, 1, BLOCK)
-    masked = keys > batch.positions[rows][:, None, :, None, None]  # [tiles, blocks, TILE, 1, BLOCK]
-    by_product = (kv_heads, len(tiles), blocks, TILE, heads // kv_heads, BLOCK)
-    mask = np.broadcast_to(np.where(masked, np.float32(-np.inf), np.float32(0)), by_product)
+    keys = np.arange(blocks * BLOCK).reshape(blocks, 1, BLOCK)
+    masked = keys > batch.positions[rows][:, :, None, None, None]
+    masks = np.where(masked, np.float32(-np.inf), np.float32(0))
     return TileGroup(
-        rows=torch.from_numpy(np.repeat(rows[:, None], blocks, axis=1).reshape(-1)),
+        rows=list(torch.from_numpy(np.repeat(rows, blocks, axis=1))),
+        masks=list(torch.from_numpy(masks)),
         slots=torch.from_numpy(slots.reshape(-1)),
-        mask=torch.from_numpy(mask.reshape(-1, TILE * heads // kv_heads, BLOCK)),
         tiles=len(tiles),
         blocks=blocks,
     )
@@ -111,34 +124,38 @@ def _context_slots(batch: StepBatch, row: int, out: NDArray[np.int64]) -> None:
 def attend(queries: torch.Tensor, cache: torch.Tensor, tiling: Tiling) -> torch.Tensor:
     """Attention of all rows.
 
-    ``queries`` is ``[rows, heads, head_dim]``; ``cache`` is
+    ``queries`` is ``[rows, heads, head_dim]``, already scaled; ``cache`` is
     ``[2 * kv_heads, slots, head_dim]``, keys first. Returns ``[padded, heads * head_dim]``.
     """
     share = queries.shape[1] * 2 // cache.shape[0]  # query heads per key head
     by_key_head = queries.unflatten(1, (-1, share)).transpose(0, 1)
-    outputs = [_attend_group(by_key_head, cache, group) for group in tiling.groups]
+    outputs: list[torch.Tensor] = []
+    for group in tiling.groups:
+        keys, values = cache.index_select(1, group.slots).unflatten(1, (-1, BLOCK)).chunk(2)
+        for rows, mask in zip(group.rows, group.masks, strict=True):
+            query = by_key_head.index_select(1, rows)
+            outputs.append(_attend_rows(query, keys, values, mask))
     return (outputs[0] if len(outputs) == 1 else torch.cat(outputs)).index_select(0, tiling.places)
 
 
-def _attend_group(queries: torch.Tensor, cache: torch.Tensor, group: TileGroup) -> torch.Tensor:
-    """``queries`` is ``[kv_heads, rows, share, head_dim]``; ``[places, heads * head_dim]``."""
-    kv_heads, _, share, head_dim = queries.shape
-    tiles, blocks, height = group.tiles, group.blocks, TILE * share
-    products = kv_heads * tiles * blocks
-    query = queries.index_select(1, group.rows).view(products, height, head_dim)
-    key, value = cache.index_select(1, group.slots).view(2, products, BLOCK, head_dim).unbind()
-    scores = torch.baddbmm(group.mask, query, key.transpose(1, 2), alpha=head_dim**-0.5)
-    by_block = scores.view(kv_heads, tiles, blocks, height, BLOCK)
-    probabilities = by_block.sub_(by_block.amax(dim=(2, 4), keepdim=True)).exp_()
-    weighted = torch.bmm(scores, value).view(kv_heads, tiles, blocks, height, head_dim)
-    sums = probabilities.sum(-1, keepdim=True)
+def _attend_rows(
+    query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor
+) -> torch.Tensor:
+    """One row of each tile.
+
+    ``query`` is ``[kv_heads, tiles * blocks, share, head_dim]``; ``keys`` and ``values`` are
+    ``[kv_heads, tiles * blocks, BLOCK, head_dim]``. Returns ``[tiles, heads * head_dim]``.
+    """
+    kv_heads, _, share, head_dim = query.shape
+    tiles, blocks = mask.shape[:2]
+    scores = torch.bmm(query.flatten(0, 1), keys.flatten(0, 1).transpose(1, 2))
+    by_block = scores.view(kv_heads, tiles, blocks, share, BLOCK).add_(mask)
+    by_block.sub_(by_block.amax(dim=(2, 4), keepdim=True)).exp_()
+    weighted = torch.bmm(scores, values.flatten(0, 1))
+    weighted = weighted.view(kv_heads, tiles, blocks, share, head_dim)
+    sums = by_block.sum(-1, keepdim=True)
     output, total = weighted[:, :, 0], sums[:, :, 0]
     for block in range(1, blocks):
         output = output + weighted[:, :, block]
         total = total + sums[:, :, block]
-    return (
-        (output / total)
-        .view(kv_heads, tiles * TILE, share, head_dim)
-        .transpose(0, 1)
-        .reshape(tiles * TILE, kv_heads * share * head_dim)
-    )
+    return (output / total).transpose(0, 1).reshape(tiles, kv_heads * share * head_dim)

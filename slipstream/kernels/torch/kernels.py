@@ -94,7 +94,7 @@ class TorchKernels:
             sines=sines,
             logit_rows=torch.from_numpy(self._pad(batch.logit_rows)),
             logits=len(batch.logit_rows),
-            tiling=Tiling.of(batch, len(tokens), heads, kv_heads),
+            tiling=Tiling.of(batch, len(tokens)),
             heads=heads,
             kv_heads=kv_heads,
             head_dim=head_dim,
@@ -126,7 +126,7 @@ class TorchKernels:
         _rotate_(by_head[:, : step.heads + step.kv_heads], step.cosines, step.sines)
         keys_and_values = by_head[:, step.heads :].transpose(0, 1)
         cache[layer].index_copy_(1, step.slots, keys_and_values)
-        return attend(query, cache[layer], step.tiling)
+        return attend(query * step.head_dim**-0.5, cache[layer], step.tiling)
 
     def linear_add(
         self, x: torch.Tensor, linear: PackedLinear, residual: torch.Tensor
