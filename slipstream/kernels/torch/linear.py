@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import torch
 
-HEIGHTS = (16, 1, 2, 4, 8, 24, 32, 48, 64, 96, 128, 192, 256)  # the first is the reference
+HEIGHTS = (16, 1, 2, 4, 8, 24, 32, 48, 64, 80, 96, 112, 128, 192, 256)  # the first is the reference
 
 
 @dataclass(frozen=True, slots=True)
