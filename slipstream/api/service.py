@@ -7,7 +7,7 @@ import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 
 import slipstream
 from slipstream.api.engine_client import EngineClient
@@ -62,11 +62,9 @@ class Service:
     async def encode(self, texts: Sequence[str], *, add_special_tokens: bool) -> list[list[int]]:
         """Token ids of each text, in a thread where they are long together."""
 
-        def encode_all() -> list[list[int]]:
-            return [
-                self.tokenizer.encode(text, add_special_tokens=add_special_tokens) for text in texts
-            ]
-
+        encode_all = partial(
+            self.tokenizer.encode_all, texts, add_special_tokens=add_special_tokens
+        )
         if sum(map(len, texts)) < _LONG_PROMPT:
             return encode_all()
         return await asyncio.to_thread(encode_all)

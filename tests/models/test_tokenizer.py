@@ -70,6 +70,7 @@ def test_default_model_equals_transformers(default_gguf: Path) -> None:
         assert ours.encode(text) == theirs.encode(text), text
         ids = theirs.encode(text)
         assert ours.decode(ids) == theirs.decode(ids, skip_special_tokens=True), text
+    assert ours.encode_all(TEXTS) == [ours.encode(text) for text in TEXTS]
     assert ours.vocab_size == 49152
     assert ours.eos_token_ids == (2,)
 
