@@ -5,7 +5,7 @@ What depends on the model (token ids, lengths) is checked in ``translate``.
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, FailFast, Field, SkipValidation, model_validator
 
 from slipstream.api.errors import bad_request
 
@@ -80,7 +80,7 @@ class SamplingRequest(Model):
     return_token_ids: bool = False
     seed: int | None = Field(default=None, ge=-(2**63), lt=2**64)
     speculation: SpeculationOptions | None = None
-    stop: str | list[str] = []
+    stop: str | Annotated[list[str], Field(fail_fast=True)] = []
     stop_token_ids: list[int] = Field(default=[], max_length=64)
     stream: bool = False
     stream_options: StreamOptions | None = None
@@ -140,11 +140,17 @@ class Message(Model):
                     "messages",
                     "unsupported_content",
                 )
+            if kind is None or not isinstance(part.get("text"), str):
+                raise bad_request(
+                    'content must be a string or a list of parts like {"type": "text", "text": ""}',
+                    "messages",
+                    "invalid_value",
+                )
         return {k: v for k, v in message.items() if v not in (None, [], {})}
 
 
 class ChatCompletionRequest(SamplingRequest):
-    messages: list[Message] = Field(min_length=1)
+    messages: Annotated[list[Message], FailFast()]
     chat_template_kwargs: dict[str, Any] = {}  # more names for the model's template
     logprobs: bool = False
     max_completion_tokens: int | None = Field(default=None, ge=1)
@@ -152,6 +158,8 @@ class ChatCompletionRequest(SamplingRequest):
 
     @model_validator(mode="after")
     def _consistent(self) -> "ChatCompletionRequest":
+        if not self.messages:
+            raise bad_request("messages is empty; it must have at least one", "messages")
         if self.top_logprobs is not None and not self.logprobs:
             raise bad_request("top_logprobs needs logprobs: true", "top_logprobs")
         for name in ("self", "messages", "add_generation_prompt", "tools"):
@@ -166,7 +174,7 @@ class ChatCompletionRequest(SamplingRequest):
 
 
 class CompletionRequest(SamplingRequest):
-    prompt: str | list[str] | list[int] | list[list[int]]
+    prompt: SkipValidation[str | list[str] | list[int] | list[list[int]]]  # see _prompt_form
     logprobs: int | None = Field(default=None, ge=0, le=20)
 
     @model_validator(mode="before")
