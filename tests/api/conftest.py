@@ -88,7 +88,7 @@ class Server:
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait for something that must happen soon."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not condition():
                 await asyncio.sleep(0.005)
 

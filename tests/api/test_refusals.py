@@ -236,7 +236,7 @@ FIELDS = [
 @settings(
     max_examples=100,
     deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    suppress_health_check=list(HealthCheck),
 )
 @given(
     path=st.sampled_from([CHAT, TEXT]),

@@ -186,9 +186,7 @@ def hypothesis_params(key: tuple[float, int, float]) -> SamplingParams:
     )
 
 
-@settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_any_schedule(plain: Engine, tiny_llama: Path, data: st.DataObject) -> None:
     engine = start_engine(
