@@ -35,7 +35,9 @@ def fetch_repository(name: str) -> Path:
     except errors.RepositoryNotFoundError:
         reason = "there is neither such a path here nor such a repository there that you may read"
     except errors.LocalEntryNotFoundError:
-        reason = "it is not in the local cache and the network cannot be reached"
+        reason = (
+            "there is no such path here, it is not in the cache, and the network cannot be reached"
+        )
     except (OSError, errors.HfHubHTTPError) as error:
         reason = (" ".join(str(error).split()) or type(error).__name__)[:200]
     raise UserError(f"cannot fetch {name!r} from Hugging Face: {reason}")
