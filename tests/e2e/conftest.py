@@ -19,7 +19,7 @@ def server() -> Iterator[ServeProcess]:
 def speculating_server() -> Iterator[ServeProcess]:
     """The default model, speculating, with so few pages that requests push each other out."""
     with serve(
-        *("--speculation", "fixed", "--kv-memory", "28MiB", "--max-step-rows", "96")
+        *("--speculation", "fixed", "--kv-memory", "28MiB", "--max-step-rows", "256")
     ) as running:
         yield running
 
