@@ -49,6 +49,10 @@ class TokenBytes:
         self._special = {id for id, token in added.items() if token.special}
         self._known: dict[int, bytes] = {}
 
+    def is_token(self, token_id: int) -> bool:
+        """Whether the tokenizer has this id; padded vocabularies have more ids than tokens."""
+        return self._backend.id_to_token(token_id) is not None
+
     def is_special(self, token_id: int) -> bool:
         """Whether the token is a control token, which text for people leaves out."""
         return token_id in self._special
@@ -115,7 +119,7 @@ class SentencePieceDetokenizer:
             byte = self._bytes.byte_of(id)
             if byte is not None:
                 self._run.append(byte)
-            else:
+            elif self._bytes.is_token(id):  # other ids do not end a run of bytes
                 text += self._end_run() + self._bytes[id].decode()
         return self._strip_first(text)
 

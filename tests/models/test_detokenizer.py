@@ -84,6 +84,16 @@ def test_incomplete_characters_are_held_back(
     assert "\ufffd" in detokenizer.finish()
 
 
+def test_an_id_that_is_no_token_does_not_end_a_run_of_bytes(
+    tokenizers_by_kind: dict[str, Tokenizer],
+) -> None:
+    tokenizer = tokenizers_by_kind["sentencepiece"]
+    tokens = sentencepiece_metadata()["tokenizer.ggml.tokens"]
+    ids = [tokens.index("<0x00>"), len(tokens) + 1, tokens.index("<0x80>")]
+    assert "".join(stream(tokenizer, ids, [1, 2], skip=False)) == "\ufffd\ufffd"
+    assert tokenizer.decode(ids) == "\ufffd\ufffd"
+
+
 def test_default_model_streams_what_it_decodes(default_gguf: Path) -> None:
     tokenizer = load_tokenizer("default")
     text = "Zwölf Boxkämpfer 🥊🥊 <|im_end|> 日本 1234\n\tdef f():  pass"
