@@ -13,7 +13,9 @@ from starlette.exceptions import HTTPException
 class ApiError(Exception):
     """What a client did wrong, or what keeps the server from serving it.
 
-    ``message`` says what is wrong and what is allowed; ``param`` names the field at fault.
+    ``message`` says what is wrong and what is allowed, in one line: line breaks and other control
+    characters, which names and values of a body may have, become escapes. ``param`` names the
+    field at fault.
     """
 
     def __init__(
@@ -27,7 +29,7 @@ class ApiError(Exception):
     ) -> None:
         super().__init__(message)
         self.status = status
-        self.message = message
+        self.message = "".join(c if c.isprintable() else repr(c)[1:-1] for c in message)
         self.param = param
         self.code = code
         self.headers = headers

@@ -60,6 +60,8 @@ REFUSED: list[tuple[str, dict[str, Any], str | None, str]] = [
     (TEXT, {"max_tokens": "9"}, "max_tokens", "integer"),
     (TEXT, {"max_token": 9}, "max_token", "unknown field"),
     (TEXT, {"max_token": 9, "tempreture": 1}, "max_token", "max_token, tempreture"),
+    (TEXT, {"a\nb": 9}, "a\nb", r"unknown field: a\\nb"),
+    (TEXT, {"speculation": {"": 1, "\n": 1}}, "speculation.", r"speculation\.\\n"),
     (TEXT, {"n": 0}, "n", "1"),
     (TEXT, {"n": 129}, "n", "128"),
     (TEXT, {"n": True}, "n", "integer"),
