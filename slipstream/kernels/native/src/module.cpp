@@ -1,0 +1,204 @@
+// The Python face of the native kernels: matrices, caches, programs. Nothing here computes.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+#include <stdexcept>
+
+#include "kernels.h"
+#include "packing.h"
+#include "program.h"
+#include "team.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace slipstream {
+namespace {
+
+template <typename T, int N>
+using Array = nb::ndarray<const T, nb::ndim<N>, nb::c_contig, nb::device::cpu>;
+using Vector = Array<float, 1>;
+using Int32 = Array<int32_t, 1>;
+
+const KernelSet* required_set(const std::string& isa) {
+  const KernelSet* kernels = kernel_set(isa.c_str());
+  if (!kernels) throw std::invalid_argument("this machine or build has no kernels for " + isa);
+  return kernels;
+}
+
+// Keys and values, zero until written; untouched pages take no memory.
+struct KVCache {
+  KVCache(int type, int layers, int pages, int kv_heads, int head_dim)
+      : view{KVType(type), layers, pages, kv_heads, head_dim, nullptr} {
+    const size_t bytes = size_t(layers) * pages * kv_heads * view.block_bytes();
+    data.reset(static_cast<uint8_t*>(std::calloc(bytes + 1, 1)));
+    if (!data) throw std::bad_alloc();
+    view.data = data.get();
+  }
+  struct Free {
+    void operator()(uint8_t* memory) const { std::free(memory); }
+  };
+  Cache view;
+  std::unique_ptr<uint8_t, Free> data;
+};
+
+// The team and the kernel set that everything of one engine runs on.
+struct Machine {
+  Machine(const std::string& isa, int threads)
+      : kernels(required_set(isa)), team(std::make_unique<Team>(threads)) {}
+  const KernelSet* kernels;
+  std::unique_ptr<Team> team;
+};
+
+Attention attention_of(int heads, int layer, const KVCache& cache, const float* query_norm,
+                       const float* key_norm, float eps, const float* cosines,
+                       const float* sines) {
+  Attention attention{};
+  attention.heads = heads;
+  attention.layer = layer;
+  attention.cache = cache.view;
+  attention.query_norm = query_norm;
+  attention.key_norm = key_norm;
+  attention.eps = eps;
+  attention.cosines = cosines;
+  attention.sines = sines;
+  return attention;
+}
+
+void run_program(Program& program, Machine& machine, Int32 tokens, Int32 positions, Int32 slots,
+                 Int32 request_of, Array<bool, 1> follows, Array<int32_t, 2> page_tables,
+                 Int32 tail_starts, Array<int32_t, 2> tail_slots, Int32 logit_rows) {
+  Step step{};
+  step.rows = int(tokens.shape(0));
+  step.requests = int(tail_starts.shape(0));
+  step.page_table_width = int(page_tables.shape(1));
+  step.tail_width = int(tail_slots.shape(1));
+  step.logit_count = int(logit_rows.shape(0));
+  step.tokens = tokens.data();
+  step.positions = positions.data();
+  step.slots = slots.data();
+  step.request_of = request_of.data();
+  step.follows = reinterpret_cast<const uint8_t*>(follows.data());
+  step.page_tables = page_tables.data();
+  step.tail_starts = tail_starts.data();
+  step.tail_slots = tail_slots.data();
+  step.logit_rows = logit_rows.data();
+  nb::gil_scoped_release release;
+  program.run(*machine.team, step);
+}
+
+nb::ndarray<nb::numpy, const float, nb::ndim<2>> floats_of(nb::handle self, int buffer, int rows,
+                                                         int width) {
+  const Rows view = nb::cast<Program&>(self).rows(buffer);
+  return {view.floats, {size_t(rows), size_t(width)}, self, {int64_t(view.width), 1}};
+}
+
+void move_slots(Machine& machine, const KVCache& cache, Int32 sources, Int32 targets) {
+  const int count = int(sources.shape(0));
+  nb::gil_scoped_release release;
+  machine.team->run({cache.view.layers}, [&](int, int layer) {
+    machine.kernels->move_slots(cache.view, layer, sources.data(), targets.data(), count);
+  });
+}
+
+nb::ndarray<nb::numpy, int32_t, nb::ndim<1>> sample(
+    Machine& machine, nb::ndarray<const float, nb::ndim<2>, nb::device::cpu> logits,
+    Array<double, 1> temperature, Array<double, 1> top_p, Array<double, 1> min_p, Int32 top_k,
+    Array<uint64_t, 1> seed, Int32 position) {
+  const int rows = int(logits.shape(0));
+  const int vocabulary = int(logits.shape(1));
+  int32_t* tokens = new int32_t[rows];
+  nb::capsule owner(tokens, [](void* memory) noexcept { delete[] static_cast<int32_t*>(memory); });
+  if (logits.stride(1) != 1) throw std::invalid_argument("rows of logits must be contiguous");
+  {
+    nb::gil_scoped_release release;
+    machine.team->run({rows}, [&](int, int row) {
+      const Sampling sampling{temperature.data()[row], top_p.data()[row], min_p.data()[row],
+                              seed.data()[row],        top_k.data()[row], position.data()[row]};
+      tokens[row] =
+          machine.kernels->sample(logits.data() + row * logits.stride(0), vocabulary, sampling);
+    });
+  }
+  return {tokens, {size_t(rows)}, owner};
+}
+
+}  // namespace
+
+NB_MODULE(_native, m) {
+  m.doc() = "Native CPU kernels; see kernels.py beside this for how they are used.";
+  m.def("supports", [](const std::string& isa) { return kernel_set(isa.c_str()) != nullptr; });
+
+  nb::class_<Machine>(m, "Machine")
+      .def(nb::init<std::string, int>(), "isa"_a, "threads"_a)
+      .def("form_of", [](const Machine& machine, int format) {
+        return int(machine.kernels->form_of(Format(format)));
+      })
+      .def("move_slots", &move_slots, "cache"_a, "sources"_a, "targets"_a)
+      .def("sample", &sample, "logits"_a, "temperature"_a, "top_p"_a, "min_p"_a, "top_k"_a,
+           "seed"_a, "position"_a);
+
+  nb::class_<PackedMatrix>(m, "PackedMatrix")
+      .def("__init__",
+           [](PackedMatrix* self, int format, int outputs, int inputs, bool swiglu) {
+             new (self) PackedMatrix(Format(format), outputs, inputs, swiglu);
+           },
+           "format"_a, "outputs"_a, "inputs"_a, "swiglu"_a)
+      .def("fill",
+           [](PackedMatrix& self, Array<uint8_t, 2> data, const std::string& kind, int first,
+              int first_panel, int panel_step) {
+             nb::gil_scoped_release release;
+             self.fill({data.data(), int(data.shape(0)), data.shape(1), kind}, first, first_panel,
+                       panel_step);
+           },
+           "data"_a, "kind"_a, "first"_a, "first_panel"_a, "panel_step"_a)
+      .def("set_bias", &PackedMatrix::set_bias, "bias"_a)
+      .def_prop_ro("nbytes", &PackedMatrix::bytes)
+      .def_prop_ro("format", [](const PackedMatrix& self) { return int(self.view().format); });
+
+  nb::class_<KVCache>(m, "KVCache")
+      .def(nb::init<int, int, int, int, int>(), "type"_a, "layers"_a, "pages"_a, "kv_heads"_a,
+           "head_dim"_a);
+  m.def("kv_page_bytes", [](int type, int layers, int kv_heads, int head_dim) {
+    return layers * kv_heads * Cache{KVType(type), layers, 1, kv_heads, head_dim, nullptr}
+                                   .block_bytes();
+  });
+
+  // Matrices, norms, tables and caches must outlive the program; kernels.py sees to that.
+  nb::class_<Program>(m, "Program")
+      .def("__init__", [](Program* self, const Machine& machine) {
+        new (self) Program(machine.kernels);
+      }, "machine"_a)
+      .def("add_rows", [](Program& self, int form, int width, int domain) {
+        return self.add_rows(Form(form), width, Domain(domain));
+      }, "form"_a, "width"_a, "domain"_a)
+      .def("embed", [](Program& self, const PackedMatrix& table, int out) {
+        self.embed(table.view(), out);
+      }, "table"_a, "out"_a)
+      .def("norm", [](Program& self, int x, Vector weight, float eps, int domain, int out) {
+        self.norm(x, weight.data(), eps, Domain(domain), out);
+      }, "x"_a, "weight"_a, "eps"_a, "domain"_a, "out"_a)
+      .def("product", [](Program& self, const PackedMatrix& matrix, int in, int finish,
+                         int residual, int domain, int out) {
+        self.product(matrix.view(), in, Finish(finish), residual, Domain(domain), out);
+      }, "matrix"_a, "in_"_a, "finish"_a, "residual"_a, "domain"_a, "out"_a)
+      .def("attention", [](Program& self, int qkv, int heads, int layer, const KVCache& cache,
+                           Array<float, 2> cosines, Array<float, 2> sines, int out) {
+        self.attention(attention_of(heads, layer, cache, nullptr, nullptr, 0.0f, cosines.data(),
+                                    sines.data()), qkv, out);
+      }, "qkv"_a, "heads"_a, "layer"_a, "cache"_a, "cosines"_a, "sines"_a, "out"_a)
+      .def("normed_attention", [](Program& self, int qkv, int heads, int layer,
+                                  const KVCache& cache, Array<float, 2> cosines,
+                                  Array<float, 2> sines, Vector query_norm, Vector key_norm,
+                                  float eps, int out) {
+        self.attention(attention_of(heads, layer, cache, query_norm.data(), key_norm.data(), eps,
+                                    cosines.data(), sines.data()), qkv, out);
+      }, "qkv"_a, "heads"_a, "layer"_a, "cache"_a, "cosines"_a, "sines"_a, "query_norm"_a,
+         "key_norm"_a, "eps"_a, "out"_a)
+      .def("run", &run_program)
+      .def("floats", &floats_of, "buffer"_a, "rows"_a, "width"_a);
+}
+
+}  // namespace slipstream

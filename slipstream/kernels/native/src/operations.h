@@ -1,0 +1,182 @@
+// The operations of a program: which tasks a step gives, and the kernel that does one of them.
+#pragma once
+
+#include <algorithm>
+
+#include "program.h"
+
+namespace slipstream {
+
+// Row operations are cut so that every thread finds some, and no task is too short to claim.
+class RowRanges {
+ public:
+  static constexpr int kRowsOfTask = 4;
+  static int tasks(int rows) { return (rows + kRowsOfTask - 1) / kRowsOfTask; }
+  template <typename Function>
+  static void run(int rows, int task, Function row) {
+    const int last = std::min(rows, (task + 1) * kRowsOfTask);
+    for (int i = task * kRowsOfTask; i < last; ++i) row(i);
+  }
+};
+
+class Embed : public Operation {
+ public:
+  Embed(const Matrix& table, const RowBuffer& out) : table_(table), out_(out) {}
+  int tasks(const StepState& state) const override { return RowRanges::tasks(state.step.rows); }
+  void run(const StepState& state, int task) const override {
+    RowRanges::run(state.step.rows, task, [&](int row) {
+      float* out = out_.view().floats + size_t(row) * out_.width();
+      state.kernels->embed(table_, state.step.tokens[row], out, out_.width());
+    });
+  }
+
+ private:
+  Matrix table_;
+  const RowBuffer& out_;
+};
+
+class Norm : public Operation {
+ public:
+  Norm(const RowBuffer& x, const float* weight, float eps, Domain domain, const RowBuffer& out)
+      : x_(x), weight_(weight), eps_(eps), domain_(domain), out_(out) {}
+  int tasks(const StepState& state) const override { return RowRanges::tasks(rows(state)); }
+  void run(const StepState& state, int task) const override {
+    RowRanges::run(rows(state), task, [&](int row) {
+      const int from = domain_ == Domain::kLogits ? state.step.logit_rows[row] : row;
+      const float* x = x_.view().floats + size_t(from) * x_.width();
+      state.kernels->rms_norm(x, x_.width(), weight_, eps_, out_.view(), row);
+    });
+  }
+
+ private:
+  int rows(const StepState& state) const {
+    return domain_ == Domain::kLogits ? state.step.logit_count : state.step.rows;
+  }
+  const RowBuffer& x_;
+  const float* weight_;
+  float eps_;
+  Domain domain_;
+  const RowBuffer& out_;
+};
+
+class ProductOperation : public Operation {
+ public:
+  ProductOperation(const Matrix& matrix, const RowBuffer& in, Finish finish,
+                   const RowBuffer* residual, Domain domain, const RowBuffer& out)
+      : matrix_(matrix),
+        in_(in),
+        finish_(finish),
+        residual_(residual),
+        domain_(domain),
+        out_(out) {}
+
+  int tasks(const StepState& state) const override {
+    return columns(state) * row_tasks(state);
+  }
+
+  void run(const StepState& state, int task) const override {
+    const int panels = matrix_.outputs / kPanel;
+    const int first_panel = task / row_tasks(state) * panels_of_task(state);
+    const int first_row = task % row_tasks(state) * kRowsOfTask;
+    Product product{matrix_, in_.view(), finish_, nullptr, nullptr, 0, {}};
+    if (finish_ == Finish::kSwiglu) {
+      product.rows_out = out_.view();
+    } else {
+      product.out = out_.view().floats;
+      product.out_stride = out_.width();
+      if (residual_) product.residual = residual_->view().floats;
+    }
+    state.kernels->product(product, first_panel,
+                           std::min(panels, first_panel + panels_of_task(state)), first_row,
+                           std::min(rows(state), first_row + kRowsOfTask));
+  }
+
+ private:
+  // Rows that fit the second cache beside a panel; a multiple of kTileRows.
+  static constexpr int kRowsOfTask = 256;
+  // Claims per thread: enough that a thread which comes late or loses its core leaves little.
+  static constexpr int kTasksOfThread = 8;
+
+  int rows(const StepState& state) const {
+    return domain_ == Domain::kLogits ? state.step.logit_count : state.step.rows;
+  }
+  int row_tasks(const StepState& state) const {
+    return (rows(state) + kRowsOfTask - 1) / kRowsOfTask;
+  }
+  int panels_of_task(const StepState& state) const {
+    const int together = finish_ == Finish::kSwiglu ? 4 : 2;
+    const int wanted = matrix_.outputs / kPanel / (state.threads * kTasksOfThread);
+    return std::max(together, wanted / together * together);
+  }
+  int columns(const StepState& state) const {
+    const int panels = matrix_.outputs / kPanel;
+    return (panels + panels_of_task(state) - 1) / panels_of_task(state);
+  }
+
+  Matrix matrix_;
+  const RowBuffer& in_;
+  Finish finish_;
+  const RowBuffer* residual_;
+  Domain domain_;
+  const RowBuffer& out_;
+};
+
+// The three parts of attention: store keys and values, attend piece by piece, merge the pieces.
+class AttentionOperation : public Operation {
+ public:
+  AttentionOperation(const Attention& attention, const RowBuffer& qkv, const RowBuffer& out)
+      : attention_(attention), qkv_(qkv), out_(out) {}
+
+ protected:
+  Attention with_rows(const StepState& state) const {
+    Attention attention = attention_;
+    attention.qkv = qkv_.view().floats;
+    attention.qkv_stride = qkv_.width();
+    attention.partials = state.partials;
+    attention.segments = state.segments;
+    attention.out = out_.view();
+    return attention;
+  }
+  const Attention attention_;
+
+ private:
+  const RowBuffer& qkv_;
+  const RowBuffer& out_;
+};
+
+class StoreKeys : public AttentionOperation {
+ public:
+  using AttentionOperation::AttentionOperation;
+  int tasks(const StepState& state) const override { return RowRanges::tasks(state.step.rows); }
+  void run(const StepState& state, int task) const override {
+    const Attention attention = with_rows(state);
+    RowRanges::run(state.step.rows, task,
+                   [&](int row) { state.kernels->store_keys(attention, state.step, row); });
+  }
+};
+
+class Attend : public AttentionOperation {
+ public:
+  using AttentionOperation::AttentionOperation;
+  int tasks(const StepState& state) const override {
+    return int(state.pieces.size()) * attention_.cache.kv_heads;
+  }
+  void run(const StepState& state, int task) const override {
+    const StepState::Piece& piece = state.pieces[task / attention_.cache.kv_heads];
+    state.kernels->attend(with_rows(state), state.step, state.tiles[piece.tile],
+                          task % attention_.cache.kv_heads, piece.segment);
+  }
+};
+
+class Merge : public AttentionOperation {
+ public:
+  using AttentionOperation::AttentionOperation;
+  int tasks(const StepState& state) const override { return RowRanges::tasks(state.step.rows); }
+  void run(const StepState& state, int task) const override {
+    const Attention attention = with_rows(state);
+    RowRanges::run(state.step.rows, task,
+                   [&](int row) { state.kernels->merge(attention, state.step, row); });
+  }
+};
+
+}  // namespace slipstream

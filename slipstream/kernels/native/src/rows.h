@@ -1,0 +1,140 @@
+// Operations on single rows: the forms that products read, RMS norm, embedding.
+#pragma once
+
+#include "kernels.h"
+#include "vector.h"
+
+namespace slipstream {
+namespace {
+
+// Nearest integers, ties to even, of values within +-2^22.
+inline Ints round_to_ints(Floats x) {
+  const Floats shift = splat(12582912.0f);  // 1.5 * 2^23
+  return bits_of(x + shift) - bits_of(shift);
+}
+
+// Thirty-two integers within a signed byte each.
+inline void store_bytes(int8_t* to, Ints low, Ints high) {
+#if defined(__AVX512F__)
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm512_cvtepi32_epi8((__m512i)low.part[0]));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(to) + 1,
+                   _mm512_cvtepi32_epi8((__m512i)high.part[0]));
+#elif defined(__AVX2__)
+  __m256i a = _mm256_packs_epi32((__m256i)low.part[0], (__m256i)low.part[1]);
+  __m256i b = _mm256_packs_epi32((__m256i)high.part[0], (__m256i)high.part[1]);
+  // The packs work in halves of a register: fours of bytes come out as 0 2 4 6 | 1 3 5 7.
+  __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+  __m256i bytes = _mm256_permutevar8x32_epi32(_mm256_packs_epi16(a, b), order);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), bytes);
+#else
+  int32_t lanes[kGroup];
+  store(lanes, low);
+  store(lanes + kLanes, high);
+  for (int i = 0; i < kGroup; ++i) to[i] = int8_t(lanes[i]);
+#endif
+}
+
+inline void store_bfloat16(uint16_t* to, Floats value) {
+  int32_t lanes[kLanes];
+  store(lanes, to_bfloat16(value));
+  for (int i = 0; i < kLanes; ++i) to[i] = uint16_t(lanes[i]);
+}
+
+// One group of a row in the form of `out`. A byte is value / scale rounded to nearest, and the scale
+// the largest magnitude / 127.
+inline void write_group(Floats low, Floats high, const Rows& out, int row, int group) {
+  const size_t place = size_t(row) * out.width + group * kGroup;
+  if (out.form == Form::kFloat32) {
+    store(out.floats + place, low);
+    store(out.floats + place + kLanes, high);
+  } else if (out.form == Form::kBfloat16) {
+    store_bfloat16(out.halves + place, low);
+    store_bfloat16(out.halves + place + kLanes, high);
+  } else {
+    const float largest = max_lanes(maximum(absolute(low), absolute(high)));
+    const float scale = largest / 127.0f;
+    // Scales too small to invert are written as zeros.
+    const Floats inverse = splat(scale > 1e-37f ? 127.0f / largest : 0.0f);
+    Ints a = round_to_ints(low * inverse);
+    Ints b = round_to_ints(high * inverse);
+    store_bytes(out.bytes + place, a, b);
+    const size_t index = size_t(row) * (out.width / kGroup) + group;
+    out.scales[index] = scale;
+    out.sums[index] = scale * sum_lanes(to_floats(a + b));
+  }
+}
+
+// Floats [from, from + kLanes) of a row of `width`, zeros beyond its end.
+inline Floats load_padded(const float* x, int from, int width) {
+  if (from + kLanes <= width) return load(x + from);
+  float lanes[kLanes] = {};
+  for (int i = from; i < width; ++i) lanes[i - from] = x[i];
+  return load(lanes);
+}
+
+void write_row(const float* x, int width, const Rows& out, int row) {
+  for (int group = 0; group < out.width / kGroup; ++group) {
+    const int start = group * kGroup;
+    write_group(load_padded(x, start, width), load_padded(x, start + kLanes, width), out, row,
+                group);
+  }
+}
+
+// 1 / sqrt(mean of squares + eps).
+inline float inverse_norm(const float* x, int width, float eps) {
+  Floats squares = splat(0.0f);
+  for (int i = 0; i < width; i += kLanes) {
+    Floats lanes = load_padded(x, i, width);
+    squares = fma(lanes, lanes, squares);
+  }
+  return 1.0f / __builtin_sqrtf(sum_lanes(squares) / float(width) + eps);
+}
+
+void rms_norm(const float* x, int width, const float* weight, float eps, const Rows& out, int row) {
+  const Floats inverse = splat(inverse_norm(x, width, eps));
+  for (int group = 0; group < out.width / kGroup; ++group) {
+    const int start = group * kGroup;
+    Floats half[2];
+    for (int i = 0; i < 2; ++i) {
+      const int from = start + i * kLanes;
+      half[i] = load_padded(x, from, width) * inverse * load_padded(weight, from, width);
+    }
+    write_group(half[0], half[1], out, row, group);
+  }
+}
+
+// Values of one output's weights in one group.
+inline float weight_at(const Matrix& table, const uint8_t* group, int lane, int input) {
+  const int quad = input / 4;
+  const int place = (quad * kPanel + lane) * 4 + input % 4;
+  if (table.format == Format::kBfloat16) {
+    uint16_t half;
+    std::memcpy(&half, group + 2 * ((input / 2 * kPanel + lane) * 2 + input % 2), 2);
+    const uint32_t bits = uint32_t(half) << 16;
+    float value;
+    std::memcpy(&value, &bits, 4);
+    return value;
+  }
+  const int values = table.format == Format::kInt8 ? kGroup * kPanel : kGroup * kPanel / 2;
+  uint16_t halves[kPanel];
+  float scales[kPanel];
+  std::memcpy(halves, group + values, sizeof halves);
+  store(scales, load_half(halves));
+  if (table.format == Format::kInt8) return scales[lane] * float(int8_t(group[place]));
+  const uint8_t byte = group[((quad % 4) * kPanel + lane) * 4 + input % 4];
+  const float nibble = float(quad < 4 ? byte & 15 : byte >> 4);
+  if (table.format == Format::kInt4) return scales[lane] * (nibble - 8.0f);
+  std::memcpy(halves, group + values + sizeof halves, sizeof halves);
+  float minimums[kPanel];
+  store(minimums, load_half(halves));
+  return scales[lane] * nibble + minimums[lane];
+}
+
+void embed(const Matrix& table, int token, float* out, int width) {
+  const uint8_t* panel = table.data + token / kPanel * table.panel_bytes();
+  for (int i = 0; i < width; ++i)
+    out[i] = weight_at(table, panel + i / kGroup * table.group_bytes(), token % kPanel, i % kGroup);
+}
+
+}  // namespace
+}  // namespace slipstream
