@@ -1,0 +1,201 @@
+// The token that a row of logits emits; emission.py and noise.py define it. Compiled once per
+// instruction set.
+//
+// Drawing needs no list of candidates: a token wins when its scaled logit plus its noise is
+// largest, and nearly all are ruled out sixteen at a time by a bound that is cheaper than their
+// noise.
+#pragma once
+
+#include <cfloat>
+#include <cmath>
+
+#include "kernels.h"
+#include "truncate.h"
+#include "vector.h"
+
+namespace slipstream {
+namespace {
+
+alignas(64) constexpr int32_t kLaneIds[kLanes] = {0, 1, 2,  3,  4,  5,  6,  7,
+                                                  8, 9, 10, 11, 12, 13, 14, 15};
+
+inline Ints inverse(Ints bits) {
+  return each_register<Ints>([&](int i) { return ~bits.part[i]; });
+}
+
+inline bool any(Ints mask) {
+  IntRegister some = mask.part[0];
+  for (int i = 1; i < kRegisters; ++i) some |= mask.part[i];
+#if defined(__AVX512F__)
+  return _mm512_test_epi32_mask((__m512i)some, (__m512i)some) != 0;
+#elif defined(__AVX2__)
+  return !_mm256_testz_si256((__m256i)some, (__m256i)some);
+#else
+  int64_t halves[2];
+  std::memcpy(halves, &some, sizeof halves);
+  return (halves[0] | halves[1]) != 0;
+#endif
+}
+
+// Sixteen logits from `first` on; after the last one follow minus infinities.
+inline Floats load_logits(const float* logits, int vocabulary, int first) {
+  if (first + kLanes <= vocabulary) return load(logits + first);
+  float lanes[kLanes];
+  for (int i = 0; i < kLanes; ++i)
+    lanes[i] = first + i < vocabulary ? logits[first + i] : -INFINITY;
+  return load(lanes);
+}
+
+// The largest logit's id, ties to the lowest. NaN is never the largest; without any other, 0.
+inline int32_t argmax(const float* logits, int vocabulary) {
+  constexpr int kChunk = 1024;
+  constexpr int kChains = 4;  // hide the latency of one maximum
+  float best = -INFINITY;
+  int best_chunk = 0;
+  for (int chunk = 0; chunk < vocabulary; chunk += kChunk) {
+    const int end = chunk + kChunk < vocabulary ? chunk + kChunk : vocabulary;
+    Floats largest[kChains];
+    for (Floats& chain : largest) chain = splat(-INFINITY);
+    int i = chunk;
+    for (; i + kChains * kLanes <= end; i += kChains * kLanes)
+      for (int c = 0; c < kChains; ++c)
+        largest[c] = maximum(largest[c], load(logits + i + c * kLanes));
+    for (; i < end; i += kLanes) largest[0] = maximum(largest[0], load_logits(logits, end, i));
+    const float value =
+        max_lanes(maximum(maximum(largest[0], largest[1]), maximum(largest[2], largest[3])));
+    if (value > best) {
+      best = value;
+      best_chunk = chunk;
+    }
+  }
+  for (int i = best_chunk; i < vocabulary; ++i)
+    if (logits[i] == best) return i;
+  return 0;
+}
+
+// One 32-bit word in each 64-bit lane; products of words fill the lane.
+typedef uint64_t WordRegister __attribute__((vector_size(4 * kRegisterLanes)));
+
+// Products of the low halves of the lanes, exact in 64 bits.
+inline WordRegister multiply_words(WordRegister a, uint32_t factor) {
+#if defined(__AVX512F__)
+  return (WordRegister)_mm512_maskz_mul_epu32(0xff, (__m512i)a, _mm512_set1_epi64(factor));
+#elif defined(__AVX2__)
+  return (WordRegister)_mm256_mul_epu32((__m256i)a, _mm256_set1_epi64x(factor));
+#else
+  return (a & 0xffffffff) * uint64_t(factor);
+#endif
+}
+
+// The first word of Philox-4x32-10 (Salmon et al., 2011) for counters (c0, position, 0, 0), in the
+// low halves of the lanes; the high halves are arbitrary, in `c0` and in the result.
+inline WordRegister philox_register(WordRegister c0, int32_t position, uint64_t key) {
+  WordRegister c1 = WordRegister{} + uint32_t(position), c2 = {}, c3 = {};
+  uint32_t k0 = uint32_t(key), k1 = uint32_t(key >> 32);
+  for (int round = 0; round < 10; ++round) {
+    const WordRegister product0 = multiply_words(c0, 0xd2511f53);
+    const WordRegister product1 = multiply_words(c2, 0xcd9e8d57);
+    c0 = (product1 >> 32) ^ c1 ^ uint64_t(k0);
+    c1 = product1;
+    c2 = (product0 >> 32) ^ c3 ^ uint64_t(k1);
+    c3 = product0;
+    k0 += 0x9e3779b9;
+    k1 += 0xbb67ae85;
+  }
+  return c0;
+}
+
+inline Ints philox(Ints token_ids, int32_t position, uint64_t key) {
+  return each_register<Ints>([&](int i) {
+    const WordRegister ids = (WordRegister)token_ids.part[i];
+    const WordRegister even = philox_register(ids, position, key) & 0xffffffff;
+    const WordRegister odd = philox_register(ids >> 32, position, key) << 32;
+    return (IntRegister)(even | odd);
+  });
+}
+
+// Standard Gumbel noise from a uniform (word + 1/2) / 2^32.
+inline double gumbel(uint32_t word) { return -std::log(-std::log((word + 0.5) * 0x1p-32)); }
+
+// The smallest logit that may have this scaled value, with room for rounding.
+inline float least_logit(const Scale& scale, float largest, double scaled) {
+  const double below = scaled * scale.temperature;
+  const double least =
+      largest + below - 1e-6 * (std::fabs(double(largest)) + std::fabs(below)) - FLT_MIN;
+  return least < -FLT_MAX ? -INFINITY : float(least);
+}
+
+// Draws among the tokens up to a cut: the largest scaled logit plus noise wins.
+class Draw {
+ public:
+  Draw(const float* logits, int vocabulary, const Sampling& sampling, const Scale& scale,
+       const Ranked& cut, int32_t top)
+      : logits_(logits),
+        vocabulary_(vocabulary),
+        sampling_(sampling),
+        scale_(scale),
+        cut_(cut),
+        largest_(logits[top]),
+        winner_{-INFINITY, top} {
+    int32_t words[kLanes];
+    store(words, philox(splat(top), sampling.position, sampling.seed));
+    consider(top, words[0]);  // a good bound from the start
+  }
+
+  int32_t run() {
+    const Floats least = splat(least_logit(scale_, largest_, cut_.value));
+    for (int first = 0; first < vocabulary_; first += kLanes) {
+      const Floats logits = load_logits(logits_, vocabulary_, first);
+      const Ints likely = inverse(less(logits, least));
+      if (any(likely)) consider_block(first, logits, likely);
+    }
+    return winner_.id;
+  }
+
+ private:
+  // A uniform u gives the noise -log(-log u), which lifts a token to the winner's score only when
+  // exp(scaled - score) >= -log u, and -log u >= 1 - u. The factor covers the floats' rounding.
+  void consider_block(int first, Floats logits, Ints likely) {
+    const Floats scaled = (logits - splat(largest_)) / splat(float(scale_.temperature));
+    const Floats reach = exponential(scaled - splat(float(winner_.value))) * splat(1.0001f);
+    const Ints noise = philox(splat(first) + load(kLaneIds), sampling_.position, sampling_.seed);
+    const Ints gap = (inverse(noise) >> 1) & splat(0x7fffffff);  // (1 - u) * 2^31, rounded down
+    likely = likely & inverse(less(reach, to_floats(gap) * splat(0x1p-31f)));
+    if (!any(likely)) return;
+    int32_t mask[kLanes], words[kLanes];
+    store(mask, likely);
+    store(words, noise);
+    for (int i = 0; i < kLanes; ++i)
+      if (mask[i] && first + i < vocabulary_) consider(first + i, words[i]);
+  }
+
+  void consider(int32_t id, int32_t word) {
+    const Ranked token{scaled_logit(scale_, logits_[id]), id};
+    if (!(token.value >= cut_.value) || ranks_before(cut_, token)) return;  // NaN fails the first
+    const Ranked candidate{token.value + gumbel(uint32_t(word)), id};
+    if (ranks_before(candidate, winner_)) winner_ = candidate;
+  }
+
+  const float* logits_;
+  int vocabulary_;
+  const Sampling& sampling_;
+  const Scale& scale_;
+  const Ranked& cut_;
+  float largest_;
+  Ranked winner_;
+};
+
+inline int32_t sample(const float* logits, int vocabulary, const Sampling& sampling) {
+  const int32_t top = argmax(logits, vocabulary);
+  if (sampling.temperature == 0) return top;
+  const Scale scale{sampling.temperature, logits[top] / sampling.temperature};
+  if (!(std::fabs(scale.top) <= DBL_MAX)) return top;
+  Ranked cut{-kNoiseRange, INT32_MAX};
+  if (sampling.top_k > 0 || sampling.top_p < 1) cut = truncate(logits, vocabulary, sampling, scale);
+  if (sampling.min_p > 0 && std::log(sampling.min_p) > cut.value)
+    cut = {std::log(sampling.min_p), INT32_MAX};
+  return Draw(logits, vocabulary, sampling, scale, cut, top).run();
+}
+
+}  // namespace
+}  // namespace slipstream
