@@ -11,8 +11,9 @@ import os
 # Read when PyTorch loads the OpenMP library, so this stands before the first import of torch.
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
-from slipstream.kernels.interface import Kernels, StepContext
+from slipstream.kernels.interface import Kernels, KVDtype, StepContext
 from slipstream.kernels.step_batch import StepBatch
+from slipstream.kernels.weight import Weight
 
 
 def choose_kernels(threads: int | None) -> Kernels:
@@ -22,4 +23,4 @@ def choose_kernels(threads: int | None) -> Kernels:
     return TorchKernels(threads)
 
 
-__all__ = ["Kernels", "StepBatch", "StepContext", "choose_kernels"]
+__all__ = ["KVDtype", "Kernels", "StepBatch", "StepContext", "Weight", "choose_kernels"]

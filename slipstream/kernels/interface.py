@@ -1,13 +1,15 @@
 """What model code may ask of a kernel set. Model code is written once, against this."""
 
 from collections.abc import Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from slipstream.kernels.step_batch import StepBatch
+from slipstream.kernels.weight import Weight
+
+KVDtype: TypeAlias = Literal["auto", "bf16", "int8"]  # auto is what the kernel set does best
 
 # Each kernel set has its own representation of these; model code only passes them on.
 Rows: TypeAlias = Any  # activations, one row per row of the step (padded as the kernels like)
@@ -20,29 +22,34 @@ KVCache: TypeAlias = Any  # keys and values of all layers and slots
 
 
 class Kernels(Protocol):
-    """A kernel set. Weights are given in float32 and packed as the set likes."""
+    """A kernel set. Weights are given as they are stored, and packed as the set likes."""
 
     name: str
 
-    def pack_linear(self, weights: Sequence[torch.Tensor], bias: torch.Tensor | None) -> Linear:
+    def pack_linear(self, weights: Sequence[Weight], bias: NDArray[np.float32] | None) -> Linear:
         """Pack matrices ``[N_i, K]``, stacked along N, and a bias ``[sum N_i]``."""
         ...
 
-    def pack_vector(self, weight: torch.Tensor) -> Vector: ...
+    def pack_vector(self, weight: NDArray[np.float32]) -> Vector: ...
 
-    def pack_embedding(self, weight: torch.Tensor) -> Embedding:
+    def pack_embedding(self, weight: Weight) -> Embedding:
         """Pack a table ``[vocabulary, hidden]``."""
         ...
 
-    def pack_rotary(self, cosines: torch.Tensor, sines: torch.Tensor) -> Rotary:
+    def pack_rotary(self, cosines: NDArray[np.float32], sines: NDArray[np.float32]) -> Rotary:
         """Pack rotary tables ``[positions, head_dim / 2]``."""
         ...
 
-    def new_kv_cache(self, layers: int, kv_heads: int, head_dim: int, slots: int) -> KVCache:
-        """Zeroed keys and values; memory is touched only where slots are written."""
+    def new_kv_cache(
+        self, layers: int, kv_heads: int, head_dim: int, slots: int, dtype: KVDtype
+    ) -> KVCache:
+        """Zeroed keys and values; memory is touched only where slots are written.
+
+        Raises ``UserError`` for a type that the set cannot store, as ``slot_bytes`` does.
+        """
         ...
 
-    def slot_bytes(self, layers: int, kv_heads: int, head_dim: int) -> int:
+    def slot_bytes(self, layers: int, kv_heads: int, head_dim: int, dtype: KVDtype) -> int:
         """Memory of one slot over all layers."""
         ...
 

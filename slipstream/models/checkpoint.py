@@ -2,14 +2,12 @@
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from slipstream.errors import UserError
+from slipstream.kernels.weight import Weight
 from slipstream.models.config import ModelConfig
 from slipstream.models.tokenizer_parts import TokenizerParts
-
-if TYPE_CHECKING:
-    import torch
 
 Shape = tuple[int, ...]
 
@@ -36,8 +34,8 @@ class Checkpoint(Protocol):
     def shapes(self) -> Mapping[str, Shape]:
         """Shape of every stored tensor."""
 
-    def tensor(self, name: str) -> "torch.Tensor":
-        """The tensor, float32 and contiguous, the caller's to keep."""
+    def weight(self, name: str) -> Weight:
+        """The tensor as it is stored; most often a view of the file."""
 
     def tokenizer_parts(self) -> TokenizerParts:
         """What a tokenizer is built from. Raises ``UserError`` if it is missing or broken."""

@@ -1,12 +1,12 @@
 """Any loadable model as a Hugging Face folder."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from slipstream.errors import UserError
-from slipstream.models.checkpoint import Checkpoint, expected_tensors
+from slipstream.models.checkpoint import Checkpoint, Shape, expected_tensors
 from slipstream.models.config import (
     LinearScaling,
     Llama3Scaling,
@@ -14,9 +14,7 @@ from slipstream.models.config import (
     RopeScaling,
     YarnScaling,
 )
-
-if TYPE_CHECKING:
-    import torch
+from slipstream.models.safetensors_file import bfloat16_bytes, write_bfloat16
 
 _SHARD_BYTES = 5_000_000_000
 _CLASSES = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"}
@@ -127,48 +125,33 @@ def _make_empty(folder: Path) -> None:
 
 
 def _write_weights(checkpoint: Checkpoint, folder: Path, shard_bytes: int) -> None:
-    from safetensors.torch import save_file
-
-    shards = list(_plan_shards(checkpoint.config, shard_bytes))
-    metadata = {"format": "pt"}
-    if len(shards) == 1:
-        save_file(_load(checkpoint, shards[0]), folder / "model.safetensors", metadata)
-        return
+    shapes = dict(expected_tensors(checkpoint.config))
+    shards = list(_plan_shards(shapes, shard_bytes))
     weight_map: dict[str, str] = {}
     for number, names in enumerate(shards, 1):
         file = f"model-{number:05}-of-{len(shards):05}.safetensors"
-        save_file(_load(checkpoint, names), folder / file, metadata)
+        if len(shards) == 1:
+            file = "model.safetensors"
+        shard = {name: shapes[name] for name in names}
+        write_bfloat16(folder / file, shard, lambda name: checkpoint.weight(name).float32())
         weight_map |= dict.fromkeys(names, file)
-    total = sum(_bytes(shape) for _, shape in expected_tensors(checkpoint.config))
-    index = {"metadata": {"total_size": total}, "weight_map": weight_map}
-    _write_json(folder / "model.safetensors.index.json", index)
+    if len(shards) > 1:
+        total = sum(map(bfloat16_bytes, shapes.values()))
+        index = {"metadata": {"total_size": total}, "weight_map": weight_map}
+        _write_json(folder / "model.safetensors.index.json", index)
 
 
-def _plan_shards(config: ModelConfig, shard_bytes: int) -> Iterator[list[str]]:
+def _plan_shards(shapes: Mapping[str, Shape], shard_bytes: int) -> Iterator[list[str]]:
     """Names of the tensors of each file, in order; a file may only exceed the size alone."""
     names: list[str] = []
     size = 0
-    for name, shape in expected_tensors(config):
-        if names and size + _bytes(shape) > shard_bytes:
+    for name, shape in shapes.items():
+        if names and size + bfloat16_bytes(shape) > shard_bytes:
             yield names
             names, size = [], 0
         names.append(name)
-        size += _bytes(shape)
+        size += bfloat16_bytes(shape)
     yield names
-
-
-def _bytes(shape: tuple[int, ...]) -> int:
-    """Size of a bf16 tensor."""
-    size = 2
-    for dimension in shape:
-        size *= dimension
-    return size
-
-
-def _load(checkpoint: Checkpoint, names: list[str]) -> dict[str, "torch.Tensor"]:
-    import torch
-
-    return {name: checkpoint.tensor(name).to(torch.bfloat16) for name in names}
 
 
 def _write_json(path: Path, value: dict[str, Any]) -> None:

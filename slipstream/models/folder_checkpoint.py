@@ -1,17 +1,14 @@
 """A Hugging Face folder: config.json, safetensors and tokenizer.json."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from slipstream.errors import UserError
+from slipstream.kernels.weight import Weight
 from slipstream.models.config import ModelConfig
 from slipstream.models.folder_tokenizer import tokenizer_parts_from_folder
 from slipstream.models.json_file import read_json_object, read_optional_json_object
 from slipstream.models.safetensors_file import SafetensorsFile
 from slipstream.models.tokenizer_parts import TokenizerParts
-
-if TYPE_CHECKING:
-    import torch
 
 _SINGLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
 
@@ -39,9 +36,9 @@ class FolderCheckpoint:
         self._file_of = {tensor: file for file in _weight_files(folder) for tensor in file.shapes}
         self.shapes = {tensor: file.shapes[tensor] for tensor, file in self._file_of.items()}
 
-    def tensor(self, name: str) -> "torch.Tensor":
-        """The tensor, float32 and contiguous."""
-        return self._file_of[name].tensor(name)
+    def weight(self, name: str) -> Weight:
+        """The tensor as it is stored, a view of its file."""
+        return self._file_of[name].weight(name)
 
     def tokenizer_parts(self) -> TokenizerParts:
         """The tokenizer in tokenizer.json and tokenizer_config.json."""

@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from slipstream.errors import UserError
+from slipstream.kernels.weight import Weight
 from slipstream.models.config import (
     Llama3Scaling,
     ModelConfig,
@@ -19,9 +19,6 @@ from slipstream.models.gguf_file import GGUFFile
 from slipstream.models.gguf_tokenizer import tokenizer_parts_from_gguf
 from slipstream.models.rope import inverse_frequencies, llama3_multipliers
 from slipstream.models.tokenizer_parts import TokenizerParts
-
-if TYPE_CHECKING:
-    import torch
 
 _TOP_NAMES = {
     "token_embd": "model.embed_tokens",
@@ -59,17 +56,15 @@ class GGUFCheckpoint:
         }
         self.shapes = {name: self._file.tensors[s].shape for name, s in self._names.items()}
 
-    def tensor(self, name: str) -> "torch.Tensor":
-        """The tensor, float32 and contiguous, dequantised afresh."""
-        import torch
-
-        values = self._file.read(self._names[name])
+    def weight(self, name: str) -> Weight:
+        """The tensor as it is stored; rows that the file permutes are put back in order."""
+        weight = self._file.weight(self._names[name])
         if self.config.architecture == "llama" and ".self_attn." in name:
             if ".q_proj." in name:
-                values = unpermute(values, self.config.num_heads)
-            elif ".k_proj." in name:
-                values = unpermute(values, self.config.num_kv_heads)
-        return torch.from_numpy(values)
+                return unpermute(weight, self.config.num_heads)
+            if ".k_proj." in name:
+                return unpermute(weight, self.config.num_kv_heads)
+        return weight
 
     def tokenizer_parts(self) -> TokenizerParts:
         """The tokenizer that the file's metadata describes."""
@@ -87,13 +82,15 @@ def hf_name(stored: str) -> str:
     return stored
 
 
-def unpermute(values: np.ndarray, heads: int) -> np.ndarray:
+def unpermute(weight: Weight, heads: int) -> Weight:
     """Rows of Q or K back from the interleaved to the half-split rotary layout.
 
     Llama files pair dimensions 2i and 2i+1 of a head; Hugging Face pairs i and i + head_dim/2.
     """
-    pairs = values.reshape(heads, -1, 2, *values.shape[1:])
-    return np.ascontiguousarray(pairs.swapaxes(1, 2)).reshape(values.shape)
+    order = np.arange(weight.shape[0]).reshape(heads, -1, 2).swapaxes(1, 2).reshape(-1)
+    if len(weight.shape) == 1:  # a bias, whose values are all in one row
+        return Weight.of(weight.float32()[order])
+    return replace(weight, data=weight.data[order])
 
 
 def _read_config(file: GGUFFile) -> ModelConfig:
@@ -170,7 +167,7 @@ def _with_rope_factors(config: ModelConfig, file: GGUFFile) -> ModelConfig:
     """The configuration with Llama 3's scaling, which files give as one divisor per frequency."""
     if _ROPE_FACTORS not in file.tensors:
         return config
-    divisors = file.read(_ROPE_FACTORS)
+    divisors = file.weight(_ROPE_FACTORS).float32()
     # What every published Llama 3 uses besides its factor, which is the largest divisor.
     scaling = Llama3Scaling(float(divisors.max()), 1.0, 4.0, 8192)
     if divisors.shape == (config.head_dim // 2,) and config.rope_scaling is None:

@@ -13,9 +13,9 @@ from typing import Any
 
 import gguf
 import numpy as np
-import numpy.typing as npt
 
 from slipstream.errors import UserError
+from slipstream.kernels.weight import Weight
 
 _VALUE_FORMATS = {
     gguf.GGUFValueType.UINT8: "B",
@@ -29,6 +29,11 @@ _VALUE_FORMATS = {
     gguf.GGUFValueType.UINT64: "Q",
     gguf.GGUFValueType.INT64: "q",
     gguf.GGUFValueType.FLOAT64: "d",
+}
+_FLOAT_KINDS = {
+    gguf.GGMLQuantizationType.F32: "float32",
+    gguf.GGMLQuantizationType.F16: "float16",
+    gguf.GGMLQuantizationType.BF16: "bfloat16",
 }
 _VERSIONS = (2, 3)
 _MAX_DIMENSIONS = 4
@@ -68,14 +73,14 @@ class GGUFFile:
         for kind in {tensor.type for tensor in self.tensors.values()}:
             self._check_type(kind)
 
-    def read(self, name: str) -> npt.NDArray[np.float32]:
-        """The tensor's values, dequantised, as a fresh float32 array of its shape."""
+    def weight(self, name: str) -> Weight:
+        """The tensor as it is stored, a view of the file."""
         tensor = self.tensors[name]
         raw = np.frombuffer(self._data, np.uint8, tensor.size, tensor.offset)
-        row_bytes = gguf.quant_shape_to_byte_shape(tensor.shape, tensor.type)
-        values = gguf.dequantize(raw.reshape(row_bytes), tensor.type)
-        # float32 blocks come back as a view of the read-only map
-        return np.require(values.reshape(tensor.shape), np.float32, ["C", "W", "O"])
+        block, block_bytes = gguf.GGML_QUANT_SIZES[tensor.type]
+        row_bytes = tensor.shape[-1] // block * block_bytes
+        kind = _FLOAT_KINDS.get(tensor.type, tensor.type.name.lower())
+        return Weight(tensor.shape, kind, raw.reshape(-1, row_bytes))
 
     def _check_type(self, kind: gguf.GGMLQuantizationType) -> None:
         block = np.zeros((1, gguf.GGML_QUANT_SIZES[kind][1]), np.uint8)

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from slipstream.kernels.interface import Embedding, Kernels, Linear, Vector
+from slipstream.kernels.interface import Embedding, Kernels, KVDtype, Linear, Vector
 from slipstream.kernels.step_batch import StepBatch
+from slipstream.kernels.weight import Weight
 from slipstream.memory.pool import PAGE_SIZE
 from slipstream.models.checkpoint import Checkpoint
 from slipstream.models.config import ModelConfig
@@ -39,14 +39,14 @@ class Weights:
 
     @classmethod
     def load(cls, checkpoint: Checkpoint, kernels: Kernels) -> Self:
-        """Pack a checkpoint's tensors, one layer's float32 values at a time."""
+        """Pack a checkpoint's weights, one after the other."""
         config = checkpoint.config
-        embedding = checkpoint.tensor("model.embed_tokens.weight")
-        head = embedding if config.tie_word_embeddings else checkpoint.tensor("lm_head.weight")
+        embedding = checkpoint.weight("model.embed_tokens.weight")
+        head = embedding if config.tie_word_embeddings else checkpoint.weight("lm_head.weight")
         return cls(
             embedding=kernels.pack_embedding(embedding),
             layers=[_load_layer(checkpoint, kernels, i) for i in range(config.num_layers)],
-            norm=kernels.pack_vector(checkpoint.tensor("model.norm.weight")),
+            norm=kernels.pack_vector(checkpoint.weight("model.norm.weight").float32()),
             head=kernels.pack_linear([head], None),
         )
 
@@ -65,17 +65,17 @@ class Transformer:
         *,
         pages: int,
         max_model_len: int,
+        kv_dtype: KVDtype = "auto",
     ) -> None:
         self.max_model_len = max_model_len
         self._config = config
         self._weights = weights
         self._kernels = kernels
         self._cache = kernels.new_kv_cache(
-            config.num_layers, config.num_kv_heads, config.head_dim, pages * PAGE_SIZE
+            config.num_layers, config.num_kv_heads, config.head_dim, pages * PAGE_SIZE, kv_dtype
         )
         self._rotary = kernels.pack_rotary(*_rotary_tables(config, max_model_len))
 
-    @torch.inference_mode()
     def forward(self, batch: StepBatch) -> NDArray[np.float32]:
         """Compute all rows, store their K and V; logits ``[L, vocabulary]`` of the logit rows."""
         config, weights, kernels = self._config, self._weights, self._kernels
@@ -97,9 +97,9 @@ class Transformer:
         self._kernels.move_slots(self._cache, sources, targets)
 
 
-def page_bytes(config: ModelConfig, kernels: Kernels) -> int:
+def page_bytes(config: ModelConfig, kernels: Kernels, kv_dtype: KVDtype = "auto") -> int:
     """K/V memory of one page over all layers."""
-    slot = kernels.slot_bytes(config.num_layers, config.num_kv_heads, config.head_dim)
+    slot = kernels.slot_bytes(config.num_layers, config.num_kv_heads, config.head_dim, kv_dtype)
     return PAGE_SIZE * slot
 
 
@@ -107,34 +107,47 @@ def _load_layer(checkpoint: Checkpoint, kernels: Kernels, index: int) -> Layer:
     config = checkpoint.config
     prefix = f"model.layers.{index}."
 
-    def tensor(name: str) -> torch.Tensor:
-        return checkpoint.tensor(prefix + name)
+    def weight(name: str) -> Weight:
+        return checkpoint.weight(prefix + name)
+
+    def vector(name: str) -> Vector:
+        return kernels.pack_vector(weight(name).float32())
 
     def linear(names: list[str], has_bias: bool) -> Linear:
-        bias = torch.cat([tensor(f"{name}.bias") for name in names]) if has_bias else None
-        return kernels.pack_linear([tensor(f"{name}.weight") for name in names], bias)
+        biases = [weight(f"{name}.bias").float32() for name in names] if has_bias else None
+        return kernels.pack_linear(
+            [weight(f"{name}.weight") for name in names],
+            None if biases is None else np.concatenate(biases),
+        )
 
     attention = [f"self_attn.{name}_proj" for name in "qkv"]
     return Layer(
-        attention_norm=kernels.pack_vector(tensor("input_layernorm.weight")),
+        attention_norm=vector("input_layernorm.weight"),
         qkv=linear(attention, config.qkv_bias),
         qk_norms=(
-            kernels.pack_vector(tensor("self_attn.q_norm.weight")),
-            kernels.pack_vector(tensor("self_attn.k_norm.weight")),
+            vector("self_attn.q_norm.weight"),
+            vector("self_attn.k_norm.weight"),
             config.rms_norm_eps,
         )
         if config.qk_norm
         else None,
         attention_output=linear(["self_attn.o_proj"], config.o_bias),
-        mlp_norm=kernels.pack_vector(tensor("post_attention_layernorm.weight")),
+        mlp_norm=vector("post_attention_layernorm.weight"),
         gate_up=linear(["mlp.gate_proj", "mlp.up_proj"], config.mlp_bias),
         down=linear(["mlp.down_proj"], config.mlp_bias),
     )
 
 
-def _rotary_tables(config: ModelConfig, positions: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Cosines and sines, float32 ``[positions, head_dim / 2]``."""
-    frequencies = torch.from_numpy(inverse_frequencies(config))
-    angles = torch.outer(torch.arange(positions, dtype=torch.float32), frequencies)
+def _rotary_tables(
+    config: ModelConfig, positions: int
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Cosines and sines, ``[positions, head_dim / 2]``.
+
+    Angles are float32, as in transformers; their cosines are rounded once, from float64, so that
+    they are the same on every machine.
+    """
+    angles = np.outer(np.arange(positions, dtype=np.float32), inverse_frequencies(config))
+    exact = angles.astype(np.float64)
     factor = attention_factor(config)
-    return angles.cos() * factor, angles.sin() * factor
+    cosines, sines = np.cos(exact) * factor, np.sin(exact) * factor
+    return cosines.astype(np.float32), sines.astype(np.float32)

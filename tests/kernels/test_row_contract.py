@@ -13,6 +13,7 @@ from slipstream.engine.params import SamplingParams
 from slipstream.engine.request import Request
 from slipstream.kernels.torch.kernels import TorchKernels
 from slipstream.kernels.torch.linear import HEIGHTS, PackedLinear, blocks, equal_heights
+from slipstream.kernels.weight import Weight
 from slipstream.memory.pool import PAGE_SIZE, pages_for
 from slipstream.speculation.tree import TokenTree
 
@@ -42,11 +43,15 @@ def random(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
+def weight(outputs: int, inputs: int) -> Weight:
+    return Weight.of(random(outputs, inputs).numpy())
+
+
 @pytest.mark.usefixtures("machine")
 @pytest.mark.parametrize(("outputs", "inputs"), SHAPES)
 def test_norm_and_product(kernels: TorchKernels, outputs: int, inputs: int) -> None:
-    linear = kernels.pack_linear([random(outputs, inputs)], random(outputs, seed=1))
-    norm = kernels.pack_vector(random(inputs, seed=2))
+    linear = kernels.pack_linear([weight(outputs, inputs)], random(outputs, seed=1).numpy())
+    norm = kernels.pack_vector(random(inputs, seed=2).numpy())
     row = random(1, inputs, seed=3)
     alone = kernels.norm_linear(row, norm, 1e-5, linear)
     assert alone.abs().min() > 0
@@ -65,7 +70,7 @@ def test_threads_change_no_bits() -> None:
     before = torch.get_num_threads()
     for threads in (1, 2, 3):
         kernels = TorchKernels(threads)
-        linear = kernels.pack_linear([random(3072, 576)], None)
+        linear = kernels.pack_linear([weight(3072, 576)], None)
         gate_up = kernels.norm_linear(random(48, 576, seed=1), random(576, seed=2), 1e-5, linear)
         results.append(kernels.swiglu(gate_up))
     torch.set_num_threads(before)
@@ -84,36 +89,37 @@ def test_swiglu_and_residual(kernels: TorchKernels) -> None:
 def test_products_are_close_to_float64() -> None:
     """A float32 sum of K products errs by at most K * 2**-24 of the sum of their magnitudes."""
     kernels = TorchKernels()
-    weight, bias, rows = random(576, 1536), random(576, seed=1), random(16, 1536, seed=2)
-    found = kernels.linear_add(rows, kernels.pack_linear([weight], bias), torch.zeros(16, 576))
-    exact = rows.double() @ weight.double().T + bias
-    bound = 1536 * 2.0**-24 * (rows.double().abs() @ weight.double().abs().T + bias.abs())
+    matrix, bias, rows = random(576, 1536), random(576, seed=1), random(16, 1536, seed=2)
+    linear = kernels.pack_linear([Weight.of(matrix.numpy())], bias.numpy())
+    found = kernels.linear_add(rows, linear, torch.zeros(16, 576))
+    exact = rows.double() @ matrix.double().T + bias
+    bound = 1536 * 2.0**-24 * (rows.double().abs() @ matrix.double().abs().T + bias.abs())
     assert ((found - exact).abs() <= bound).all()
 
 
-def in_order(rows: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+def in_order(rows: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
     """A product whose float32 sums run from the first input to the last."""
-    return sum((rows[:, None, k] * weight[:, k] for k in range(weight.shape[1])), torch.zeros(1))
+    return sum((rows[:, None, k] * matrix[:, k] for k in range(matrix.shape[1])), torch.zeros(1))
 
 
 def test_heights_with_other_bits_are_not_used() -> None:
     """A library that sums in another order below four rows, as some do."""
-    weight = random(40, 64)
+    matrix = random(40, 64)
 
     def apply(rows: torch.Tensor) -> torch.Tensor:
         if len(rows) < 4:
-            return in_order(rows.flip(1), weight.flip(1))
-        return in_order(rows, weight)
+            return in_order(rows.flip(1), matrix.flip(1))
+        return in_order(rows, matrix)
 
     assert equal_heights(PackedLinear(apply, 64, 40)) == {h for h in HEIGHTS if h >= 4}
 
 
 def test_places_with_other_bits_leave_single_rows_only() -> None:
-    weight = random(40, 64)
+    matrix = random(40, 64)
 
     def apply(rows: torch.Tensor) -> torch.Tensor:
-        last = in_order(rows[-1:].flip(1), weight.flip(1))
-        return torch.cat([in_order(rows[:-1], weight), last])
+        last = in_order(rows[-1:].flip(1), matrix.flip(1))
+        return torch.cat([in_order(rows[:-1], matrix), last])
 
     assert equal_heights(PackedLinear(apply, 64, 40)) == {1}
 
@@ -142,9 +148,9 @@ class Attention:
 
     def __init__(self, kernels: TorchKernels) -> None:
         self.kernels = kernels
-        self.cache = kernels.new_kv_cache(1, KV_HEADS, HEAD_DIM, 64 * PAGE_SIZE)
+        self.cache = kernels.new_kv_cache(1, KV_HEADS, HEAD_DIM, 64 * PAGE_SIZE, "auto")
         angles = torch.outer(torch.arange(512.0), random(HEAD_DIM // 2).abs())
-        self.rotary = kernels.pack_rotary(angles.cos(), angles.sin())
+        self.rotary = kernels.pack_rotary(angles.cos().numpy(), angles.sin().numpy())
         self.qkv = 2 * random(512, (HEADS + 2 * KV_HEADS) * HEAD_DIM, seed=5)
 
     def run(self, requests: list[Request], trees: list[TokenTree]) -> list[torch.Tensor]:

@@ -27,7 +27,7 @@ def load_everything(path: Path) -> None:
     """All that serving reads: configuration, every tensor, the tokenizer."""
     checkpoint = open_checkpoint(str(path))
     for name in checkpoint.shapes:
-        checkpoint.tensor(name)
+        checkpoint.weight(name).float32()
     load_tokenizer(checkpoint)
 
 

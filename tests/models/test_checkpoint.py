@@ -23,10 +23,10 @@ def assert_same_weights(checkpoint: Checkpoint, model: torch.nn.Module) -> None:
     names = [name for name, _ in expected_tensors(checkpoint.config)]
     assert set(names) == set(state) - ({"lm_head.weight"} - set(names))
     for name in names:
-        tensor = checkpoint.tensor(name)
-        assert tensor.dtype == torch.float32
-        assert tensor.is_contiguous()
-        assert torch.equal(tensor, state[name].float()), name
+        values = checkpoint.weight(name).float32()
+        assert values.dtype == np.float32
+        assert values.flags.c_contiguous and values.flags.writeable
+        assert torch.equal(torch.from_numpy(values), state[name].float()), name
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
@@ -82,7 +82,7 @@ def test_gguf_blocks_are_unpacked(kind: str, tmp_path: Path) -> None:
     )
     weight = model.state_dict()["model.layers.0.mlp.up_proj.weight"].numpy()
     expected = gguf.dequantize(gguf.quantize(weight, type_), type_)
-    found = checkpoint.tensor("model.layers.0.mlp.up_proj.weight").numpy()
+    found = checkpoint.weight("model.layers.0.mlp.up_proj.weight").float32()
     np.testing.assert_array_equal(found, expected)
     assert not np.array_equal(found, weight)
 
@@ -107,8 +107,8 @@ def test_default_model(default_gguf: Path) -> None:
     assert config.tie_word_embeddings
     assert (config.rms_norm_eps, config.rope_theta) == (1e-5, 100_000.0)
     assert config.eos_token_ids == (2,)
-    rows = GGUFFile(default_gguf).read("blk.3.attn_q.weight")
-    found = checkpoint.tensor("model.layers.3.self_attn.q_proj.weight").numpy()
+    rows = GGUFFile(default_gguf).weight("blk.3.attn_q.weight").float32()
+    found = checkpoint.weight("model.layers.3.self_attn.q_proj.weight").float32()
     # Head 1, pair 5: rows 10 and 11 of the interleaved layout are rows 5 and 37 of the split one.
     np.testing.assert_array_equal(found[64 + 5], rows[64 + 10])
     np.testing.assert_array_equal(found[64 + 37], rows[64 + 11])

@@ -92,7 +92,9 @@ def transformers_logits(checkpoint: Checkpoint, tokens: list[int]) -> NDArray[np
             tie_word_embeddings=config.tie_word_embeddings,
         )
     )
-    weights = {name: checkpoint.tensor(name) for name in checkpoint.shapes}
+    weights = {
+        name: torch.from_numpy(checkpoint.weight(name).float32()) for name in checkpoint.shapes
+    }
     missing, unexpected = model.load_state_dict(weights, strict=False)
     assert (missing, unexpected) == (["lm_head.weight"], [])
     model.tie_weights()

@@ -7,9 +7,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from slipstream.errors import UserError
+from slipstream.kernels.interface import KVDtype
 from slipstream.kernels.step_batch import StepBatch
 from slipstream.kernels.torch.attention import Tiling, attend
 from slipstream.kernels.torch.linear import HEIGHTS, PackedLinear, blocks, equal_heights, pack
+from slipstream.kernels.weight import Weight
 
 Rotary = tuple[torch.Tensor, torch.Tensor]  # cosines and sines, [positions, head_dim]
 KVCache = list[torch.Tensor]  # per layer: [2 * kv_heads, slots, head_dim], keys first
@@ -52,10 +55,11 @@ class TorchKernels:
         return self._heights
 
     def pack_linear(
-        self, weights: Sequence[torch.Tensor], bias: torch.Tensor | None
+        self, weights: Sequence[Weight], bias: NDArray[np.float32] | None
     ) -> PackedLinear:
-        weight = weights[0] if len(weights) == 1 else torch.cat(list(weights))
-        linear = pack(weight.contiguous(), bias)
+        matrices = [torch.from_numpy(weight.float32()) for weight in weights]
+        matrix = matrices[0] if len(matrices) == 1 else torch.cat(matrices)
+        linear = pack(matrix, None if bias is None else torch.from_numpy(bias))
         shape = (linear.outputs, linear.inputs)
         if shape not in self._verified:
             self._verified.add(shape)
@@ -63,24 +67,30 @@ class TorchKernels:
             self._heights = self._heights & equal_heights(linear) or frozenset({1})
         return linear
 
-    def pack_vector(self, weight: torch.Tensor) -> torch.Tensor:
-        return weight.contiguous()
+    def pack_vector(self, weight: NDArray[np.float32]) -> torch.Tensor:
+        return torch.from_numpy(weight)
 
-    def pack_embedding(self, weight: torch.Tensor) -> torch.Tensor:
-        return weight.contiguous()
+    def pack_embedding(self, weight: Weight) -> torch.Tensor:
+        return torch.from_numpy(weight.float32())
 
-    def pack_rotary(self, cosines: torch.Tensor, sines: torch.Tensor) -> Rotary:
+    def pack_rotary(self, cosines: NDArray[np.float32], sines: NDArray[np.float32]) -> Rotary:
         # The second half of a head turns with the first, in the other direction.
-        return torch.cat([cosines, cosines], -1), torch.cat([-sines, sines], -1)
+        tables = np.concatenate([cosines, cosines], -1), np.concatenate([-sines, sines], -1)
+        return torch.from_numpy(tables[0]), torch.from_numpy(tables[1])
 
-    def new_kv_cache(self, layers: int, kv_heads: int, head_dim: int, slots: int) -> KVCache:
+    def new_kv_cache(
+        self, layers: int, kv_heads: int, head_dim: int, slots: int, dtype: KVDtype
+    ) -> KVCache:
+        _check_kv_dtype(dtype)
         # calloc, unlike torch.zeros, leaves memory untouched until it is written.
         shape = (2 * kv_heads, slots, head_dim)
         return [torch.from_numpy(np.zeros(shape, dtype=np.float32)) for _ in range(layers)]
 
-    def slot_bytes(self, layers: int, kv_heads: int, head_dim: int) -> int:
+    def slot_bytes(self, layers: int, kv_heads: int, head_dim: int, dtype: KVDtype) -> int:
+        _check_kv_dtype(dtype)
         return layers * 2 * kv_heads * head_dim * 4
 
+    @torch.inference_mode()
     def begin(
         self, batch: StepBatch, heads: int, kv_heads: int, head_dim: int, rotary: Rotary
     ) -> TorchStep:
@@ -100,14 +110,17 @@ class TorchKernels:
             head_dim=head_dim,
         )
 
+    @torch.inference_mode()
     def embed(self, table: torch.Tensor, step: TorchStep) -> torch.Tensor:
         return table[step.tokens]
 
+    @torch.inference_mode()
     def norm_linear(
         self, x: torch.Tensor, norm: torch.Tensor, eps: float, linear: PackedLinear
     ) -> torch.Tensor:
         return self._linear(_rms_norm(x, norm, eps), linear)
 
+    @torch.inference_mode()
     def attention(
         self,
         qkv: torch.Tensor,
@@ -128,16 +141,19 @@ class TorchKernels:
         cache[layer].index_copy_(1, step.slots, keys_and_values)
         return attend(query * step.head_dim**-0.5, cache[layer], step.tiling)
 
+    @torch.inference_mode()
     def linear_add(
         self, x: torch.Tensor, linear: PackedLinear, residual: torch.Tensor
     ) -> torch.Tensor:
         return self._linear(x, linear).add_(residual)
 
+    @torch.inference_mode()
     def swiglu(self, gate_up: torch.Tensor) -> torch.Tensor:
         gate, up = gate_up.chunk(2, dim=-1)
         # Not torch's silu: its vector code and the code for what is left over round differently.
         return gate.div(gate.neg().exp_().add_(1)).mul_(up)
 
+    @torch.inference_mode()
     def logits(
         self,
         x: torch.Tensor,
@@ -151,6 +167,7 @@ class TorchKernels:
         rows = self._linear(_rms_norm(x[step.logit_rows], norm, eps), head)
         return rows[: step.logits].numpy()
 
+    @torch.inference_mode()
     def move_slots(self, cache: KVCache, sources: list[int], targets: list[int]) -> None:
         source, target = torch.tensor(sources), torch.tensor(targets)
         for layer in cache:
@@ -167,6 +184,14 @@ class TorchKernels:
         padded = np.zeros(sum(blocks(len(rows), self._heights)), dtype=np.int64)
         padded[: len(rows)] = rows
         return padded
+
+
+def _check_kv_dtype(dtype: KVDtype) -> None:
+    if dtype != "auto":
+        raise UserError(
+            f"the torch kernels store keys and values as float32, not {dtype}; "
+            "leave --kv-dtype at auto"
+        )
 
 
 def _rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
