@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
-from typing import NamedTuple, cast
+from typing import cast
 
 import msgspec
 
@@ -29,11 +29,8 @@ class EngineDiedError(Exception):
     """The engine is gone; the message says why."""
 
 
-class Arrival(NamedTuple):
-    """A delta and when it came, in seconds of the event loop's clock."""
-
-    time: float
-    delta: Delta
+Arrival = tuple[float, Delta]
+"""When a delta came, in seconds of the event loop's clock, and the delta."""
 
 
 class FrameReader:
@@ -65,9 +62,10 @@ class Channel:
 
     def __init__(self, client: "EngineClient") -> None:
         self._client = client
-        self._pending: list[Arrival] = []
+        self._pending: dict[int, list[Arrival]] = {}
         self._open: set[int] = set()
         self._waiter: asyncio.Future[None] | None = None
+        self._patient = False  # whoever waits, waits for the end
 
     def submit(self, token_ids: list[int], params: SamplingParams) -> int:
         """Start one choice; its deltas carry the id that is returned."""
@@ -75,17 +73,18 @@ class Channel:
         self._open.add(request_id)
         return request_id
 
-    async def receive(self) -> list[Arrival]:
-        """All deltas that came since the last call, at least one.
+    async def receive(self, *, to_the_end: bool = False) -> dict[int, list[Arrival]]:
+        """All deltas that came since the last call, by id, at least one; or all that will come.
 
         Raises EngineDiedError when no more will come.
         """
-        while not self._pending:
+        self._patient = to_the_end
+        while not self._pending or (to_the_end and self._open):
             if self._client.failure is not None:
                 raise EngineDiedError(self._client.failure)
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
-        pending, self._pending = self._pending, []
+        pending, self._pending = self._pending, {}
         return pending
 
     def cancel(self, request_id: int) -> None:
@@ -99,11 +98,13 @@ class Channel:
         for request_id in tuple(self._open):
             self.cancel(request_id)
 
-    def put(self, arrival: Arrival) -> None:
-        if arrival.delta.finish is not None:
-            self._open.discard(arrival.delta.id)
-        self._pending.append(arrival)
-        self.wake()
+    def put(self, now: float, delta: Delta) -> None:
+        """Take a delta that came ``now``."""
+        if delta.finish is not None:
+            self._open.discard(delta.id)
+        self._pending.setdefault(delta.id, []).append((now, delta))
+        if not (self._patient and self._open):
+            self.wake()
 
     def wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
@@ -195,19 +196,18 @@ class EngineClient(asyncio.Protocol):
         match message:
             case Report(deltas, stats):
                 self.stats = stats
-                now = self._loop.time()
-                for delta in deltas:
-                    self._on_delta(Arrival(now, delta))
+                self._on_deltas(deltas)
             case Ready():
                 self.ready.set_result(message)
             case Failed(text):
                 self.ready.set_exception(UserError(text))
 
-    def _on_delta(self, arrival: Arrival) -> None:
-        delta = arrival.delta
-        if delta.finish is None:
-            channel = self._channels.get(delta.id)
-        else:
-            channel = self._channels.pop(delta.id, None)
-        if channel is not None:  # otherwise cancelled, and the engine did not know yet
-            channel.put(arrival)
+    def _on_deltas(self, deltas: list[Delta]) -> None:
+        now = self._loop.time()
+        for delta in deltas:
+            if delta.finish is None:
+                channel = self._channels.get(delta.id)
+            else:
+                channel = self._channels.pop(delta.id, None)
+            if channel is not None:  # otherwise cancelled, and the engine did not know yet
+                channel.put(now, delta)

@@ -2,12 +2,13 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from slipstream.api.engine_client import Arrival, Channel
 from slipstream.api.metrics import Metrics
 from slipstream.api.output import Piece, TextOutput
 from slipstream.api.responses import PromptTokensDetails, SpeculationUsage, Usage
+from slipstream.engine.messages import Delta, TokenLogprobs
 from slipstream.engine.params import SamplingParams
 
 
@@ -26,10 +27,7 @@ class ChoiceSpec:
 class _Choice:
     index: int
     spec: ChoiceSpec
-    tokens: int = 0
-    steps: int = 0
-    cached_tokens: int = 0
-    last_arrival: float = field(default=0.0)
+    last_arrival: float | None = None  # seconds of the event loop's clock
 
 
 class Generation:
@@ -46,16 +44,16 @@ class Generation:
         self._channel = channel
         self._metrics = metrics
         self._arrived = arrived
-        self._choices: dict[int, _Choice] = {}
+        self._running: dict[int, _Choice] = {}
         for index, spec in enumerate(choices):
             request_id = channel.submit(spec.prompt, spec.params)
-            self._choices[request_id] = _Choice(index, spec)
-        self._running = dict(self._choices)
-
-    @property
-    def size(self) -> int:
-        """The number of choices."""
-        return len(self._choices)
+            self._running[request_id] = _Choice(index, spec)
+        self.size = len(choices)
+        self._prompt_tokens = sum(len(spec.prompt) for spec in choices if spec.counted)
+        self._cached_tokens = 0
+        self._tokens = 0
+        self._steps = 0  # of all choices together
+        self._cut_by_text = any(spec.output.may_stop for spec in choices)
 
     @property
     def done(self) -> bool:
@@ -68,29 +66,33 @@ class Generation:
         """
         pieces: dict[int, Piece] = {}
         while not pieces:
-            for arrival in await self._channel.receive():
-                choice = self._running.get(arrival.delta.id)
-                if choice is None:  # cut by a stop string
-                    continue
-                piece = self._feed(choice, arrival)
-                if choice.index in pieces:
-                    pieces[choice.index].extend(piece)
-                else:
-                    pieces[choice.index] = piece
+            self._take(await self._channel.receive(), pieces)
         return pieces
+
+    async def receive_all(self) -> list[Piece]:
+        """All that comes until the end, by index of choice.
+
+        No text is made before the end, and nobody is woken, unless a stop string could end a
+        choice sooner. Raises EngineDiedError.
+        """
+        whole = [Piece() for _ in range(self.size)]
+        while self._running:
+            pieces: dict[int, Piece] = {}
+            self._take(await self._channel.receive(to_the_end=not self._cut_by_text), pieces)
+            for index, piece in pieces.items():
+                whole[index].extend(piece)
+        return whole
 
     def usage(self) -> Usage:
         """Counts so far; the request's prompts are counted once each."""
-        counted = [choice for choice in self._choices.values() if choice.spec.counted]
-        prompt = sum(len(choice.spec.prompt) for choice in counted)
-        tokens = sum(choice.tokens for choice in self._choices.values())
-        steps = sum(choice.steps for choice in self._choices.values())
         return Usage(
-            prompt_tokens=prompt,
-            completion_tokens=tokens,
-            total_tokens=prompt + tokens,
-            prompt_tokens_details=PromptTokensDetails(sum(c.cached_tokens for c in counted)),
-            slipstream=SpeculationUsage(round(tokens / steps, 4) if steps else 1.0),
+            prompt_tokens=self._prompt_tokens,
+            completion_tokens=self._tokens,
+            total_tokens=self._prompt_tokens + self._tokens,
+            prompt_tokens_details=PromptTokensDetails(self._cached_tokens),
+            slipstream=SpeculationUsage(
+                round(self._tokens / self._steps, 4) if self._steps else 1.0
+            ),
         )
 
     def close(self) -> None:
@@ -100,27 +102,48 @@ class Generation:
         self._running.clear()
         self._channel.close()
 
-    def _feed(self, choice: _Choice, arrival: Arrival) -> Piece:
-        delta = arrival.delta
-        piece = choice.spec.output.feed(delta.token_ids, delta.logprobs, delta.finish)
-        self._observe(choice, arrival, len(piece.token_ids))
+    def _take(self, arrivals: dict[int, list[Arrival]], pieces: dict[int, Piece]) -> None:
+        for request_id, of_choice in arrivals.items():
+            choice = self._running.get(request_id)
+            if choice is not None:  # otherwise cut by a stop string
+                pieces[choice.index] = self._feed(request_id, choice, of_choice)
+
+    def _feed(self, request_id: int, choice: _Choice, arrivals: list[Arrival]) -> Piece:
+        token_ids, logprobs, finish = _together([delta for _, delta in arrivals])
+        piece = choice.spec.output.feed(token_ids, logprobs, finish)
+        self._observe(choice, arrivals, len(piece.token_ids))
         if piece.finish_reason is not None:
-            del self._running[delta.id]
-            self._channel.cancel(delta.id)  # a stop string: the engine does not know
+            del self._running[request_id]
+            self._channel.cancel(request_id)  # a stop string: the engine does not know
             self._ended(piece.finish_reason)
         return piece
 
-    def _observe(self, choice: _Choice, arrival: Arrival, tokens: int) -> None:
-        if not tokens:
-            return
-        if choice.tokens == 0:
-            choice.cached_tokens = arrival.delta.cached_tokens
-            self._metrics.first_token(arrival.time - self._arrived)
-        else:
-            self._metrics.later_tokens(arrival.time - choice.last_arrival, tokens)
-        choice.tokens += tokens
-        choice.steps += 1
-        choice.last_arrival = arrival.time
+    def _observe(self, choice: _Choice, arrivals: list[Arrival], kept: int) -> None:
+        """Count the first ``kept`` tokens; a stop string cut off the others."""
+        self._tokens += kept
+        for now, delta in arrivals:
+            tokens = min(kept, len(delta.token_ids))
+            if not tokens:
+                continue
+            kept -= tokens
+            self._steps += 1
+            if choice.last_arrival is not None:
+                self._metrics.later_tokens(now - choice.last_arrival, tokens)
+            else:
+                self._metrics.first_token(now - self._arrived)
+                self._cached_tokens += delta.cached_tokens if choice.spec.counted else 0
+            choice.last_arrival = now
 
     def _ended(self, reason: str) -> None:
         self._metrics.choice_ended(reason, time.monotonic() - self._arrived)
+
+
+def _together(deltas: list[Delta]) -> tuple[list[int], list[TokenLogprobs] | None, str | None]:
+    """Tokens, log probabilities and end of consecutive deltas of one choice."""
+    last = deltas[-1]
+    if len(deltas) == 1:
+        return last.token_ids, last.logprobs, last.finish
+    token_ids = [token for delta in deltas for token in delta.token_ids]
+    if last.logprobs is None:
+        return token_ids, None, last.finish
+    return token_ids, [entry for delta in deltas for entry in delta.logprobs or ()], last.finish

@@ -1,10 +1,17 @@
 """What ``/metrics`` shows, in Prometheus' text format."""
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
+from itertools import accumulate
 
 import msgspec
-from prometheus_client import CollectorRegistry, Counter, Histogram
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client import CollectorRegistry, Counter
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
@@ -48,6 +55,27 @@ class _EngineCollector(Collector):
                 yield GaugeMetricFamily(_PREFIX + name, text, value=value)
 
 
+class _Histogram(Collector):
+    """Prometheus' own histogram takes microseconds and a lock for what happens once per token."""
+
+    def __init__(self, name: str, text: str, buckets: tuple[float, ...]) -> None:
+        """``buckets`` are upper bounds, ascending; one without a bound comes after them."""
+        self._name = f"{_PREFIX}{name}_seconds"
+        self._text = text
+        self._bounds = buckets
+        self._counts = [0] * (len(buckets) + 1)
+        self._sum = 0.0
+
+    def observe(self, seconds: float, times: int = 1) -> None:
+        self._counts[bisect_left(self._bounds, seconds)] += times
+        self._sum += seconds * times
+
+    def collect(self) -> Iterator[Metric]:
+        bounds = [*(str(float(bound)) for bound in self._bounds), "+Inf"]
+        buckets = list(zip(bounds, accumulate(self._counts), strict=True))
+        yield HistogramMetricFamily(self._name, self._text, buckets, self._sum)
+
+
 class Metrics:
     """Counters and histograms of the HTTP process, and the engine's statistics beside them."""
 
@@ -69,8 +97,10 @@ class Metrics:
         self._between = self._histogram("inter_token_latency", "Time per later token", _SHORT)
         self._whole = self._histogram("request_latency", "Arrival to last token", _LONG)
 
-    def _histogram(self, name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
-        return Histogram(f"{_PREFIX}{name}_seconds", text, registry=self._registry, buckets=buckets)
+    def _histogram(self, name: str, text: str, buckets: tuple[float, ...]) -> _Histogram:
+        histogram = _Histogram(name, text, buckets)
+        self._registry.register(histogram)
+        return histogram
 
     def show_engine(self, stats: Callable[[], EngineStats]) -> None:
         """Include the engine's statistics from now on."""
@@ -84,8 +114,7 @@ class Metrics:
 
     def later_tokens(self, seconds: float, tokens: int) -> None:
         """``tokens`` came together, ``seconds`` after the ones before them."""
-        for _ in range(tokens):
-            self._between.observe(seconds / tokens)
+        self._between.observe(seconds / tokens, tokens)
 
     def choice_ended(self, finish_reason: str, seconds: float) -> None:
         self._choices.labels(finish_reason).inc()

@@ -15,8 +15,9 @@ from slipstream.models.detokenizer import Detokenizer
 class Piece:
     """What one or several steps added to a choice.
 
-    ``text`` may lag behind ``token_ids`` while it might still turn into a stop string.
-    ``text_offsets`` are characters from the start of the choice, one per token.
+    ``text`` may lag behind ``token_ids`` while it might still turn into a stop string. Where log
+    probabilities were asked for, ``text_offsets`` are characters from the start of the choice, one
+    per token.
     """
 
     text: str = ""
@@ -50,6 +51,11 @@ class TextOutput:
         self._length = 0  # characters so far, the held ones included
         self.finished = False
 
+    @property
+    def may_stop(self) -> bool:
+        """Whether text can end the choice before the engine does."""
+        return bool(self._stop)
+
     def feed(
         self,
         token_ids: Sequence[int],
@@ -61,6 +67,8 @@ class TextOutput:
         ``finish`` is the engine's: with "stop" the last token is a stop token, which is counted
         but not shown.
         """
+        if not self._stop and logprobs is None:
+            return self._feed_plainly(token_ids, finish)
         piece = Piece()
         last = len(token_ids) - 1
         for index, token_id in enumerate(token_ids):
@@ -75,6 +83,18 @@ class TextOutput:
         if finish is not None:
             self._end(finish, piece)
         return piece
+
+    def _feed_plainly(self, token_ids: Sequence[int], finish: str | None) -> Piece:
+        """As ``feed`` where no single token matters: text is made of all of them at once."""
+        shown, stop_reason = token_ids, None
+        if finish == "stop":
+            shown, stop_reason = token_ids[:-1], token_ids[-1]
+        text = self._detokenizer.push(shown)
+        if finish is not None:
+            text += self._detokenizer.finish()
+            self.finished = True
+        self._length += len(text)
+        return Piece(text, list(token_ids), finish_reason=finish, stop_reason=stop_reason)
 
     def _append(self, text: str, piece: Piece) -> bool:
         """Add ``text``, as far as it is safe to show; True when a stop string ended the choice."""

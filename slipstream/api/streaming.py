@@ -1,7 +1,7 @@
 """How a generation reaches its client: as one document or as server-sent events."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import Coroutine
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -49,7 +49,7 @@ async def respond(
             # Waiting for the first tokens lets early failures have their own status.
             first = await _until_gone(request.receive, generation.receive())
             events = _Events(generation, shape, envelope, body)
-            return EventStream(generation, events.all(first))
+            return EventStream(generation, events, first)
         answer = await _until_gone(request.receive, _collect(generation, shape, envelope))
     except ClientGoneError:
         generation.close()
@@ -68,16 +68,13 @@ def engine_died(error: EngineDiedError) -> ApiError:
 
 
 async def _collect(generation: Generation, shape: Shape, envelope: Envelope) -> Answer:
-    pieces = [Piece() for _ in range(generation.size)]
-    while not generation.done:
-        for index, piece in (await generation.receive()).items():
-            pieces[index].extend(piece)
+    pieces = await generation.receive_all()
     choices = [shape.whole(index, piece) for index, piece in enumerate(pieces)]
     return envelope.answer(shape.whole_object, choices, generation.usage())
 
 
 class _Events:
-    """The events of one stream."""
+    """Writes the events of one stream."""
 
     def __init__(
         self, generation: Generation, shape: Shape, envelope: Envelope, body: SamplingRequest
@@ -93,21 +90,16 @@ class _Events:
             or getattr(body, "logprobs", None) not in (None, False)
         )
 
-    async def all(self, pieces: dict[int, Piece]) -> AsyncIterator[bytes]:
-        """``pieces`` came already; everything that came together goes out together."""
-        generation = self._generation
-        try:
-            while True:
-                yield b"".join([self._event(index, piece) for index, piece in pieces.items()])
-                if generation.done:
-                    break
-                pieces = await generation.receive()
-        except EngineDiedError as error:
-            yield b"data: " + error_body(engine_died(error)) + b"\n\n"
-            return
+    def of(self, pieces: dict[int, Piece]) -> bytes:
+        """What came together, which goes out together; empty if nobody need see it."""
+        return b"".join([self._event(index, piece) for index, piece in pieces.items()])
+
+    def last(self) -> bytes:
+        """What follows when all choices have ended."""
+        usage = b""
         if self._options.include_usage:
-            yield self._encode([], generation.usage())
-        yield b"data: [DONE]\n\n"
+            usage = self._encode([], self._generation.usage())
+        return usage + b"data: [DONE]\n\n"
 
     def _event(self, index: int, piece: Piece) -> bytes:
         if not (piece.text or piece.finish_reason or self._all_steps):
@@ -129,12 +121,14 @@ class EventStream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, generation: Generation, events: AsyncIterator[bytes]) -> None:
+    def __init__(self, generation: Generation, events: _Events, first: dict[int, Piece]) -> None:
+        """``first`` came already."""
         self.status_code = 200
         self.background = None
         self.init_headers({"Cache-Control": "no-cache", "X-Accel-Buffering": "no"})
         self._generation = generation
         self._events = events
+        self._first = first
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -152,10 +146,21 @@ class EventStream(Response):
                 "headers": self.raw_headers,
             }
         )
-        async for event in self._events:
-            if event:
-                await send({"type": "http.response.body", "body": event, "more_body": True})
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+        try:
+            last = await self._send_pieces(send)
+        except EngineDiedError as error:
+            last = b"data: " + error_body(engine_died(error)) + b"\n\n"
+        await send({"type": "http.response.body", "body": last, "more_body": False})
+
+    async def _send_pieces(self, send: Send) -> bytes:
+        """Send all events but the last, which go out together and are returned."""
+        generation, events = self._generation, self._events
+        body = events.of(self._first)
+        while not generation.done:
+            if body:
+                await send({"type": "http.response.body", "body": body, "more_body": True})
+            body = events.of(await generation.receive())
+        return body + events.last()
 
 
 async def _until_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:

@@ -88,16 +88,22 @@ class ByteLevelDetokenizer:
     def __init__(self, token_bytes: TokenBytes, *, skip_special_tokens: bool) -> None:
         self._bytes = token_bytes
         self._skip = skip_special_tokens
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._rest = b""  # of a character
 
     def push(self, token_ids: Iterable[int]) -> str:
         """See ``Detokenizer``."""
-        shown = (i for i in token_ids if not (self._skip and self._bytes.is_special(i)))
-        return self._decoder.decode(b"".join(self._bytes[i] for i in shown))
+        token_bytes, skip = self._bytes, self._skip
+        shown = [token_bytes[i] for i in token_ids if not (skip and token_bytes.is_special(i))]
+        return self._decode(self._rest + b"".join(shown), final=False)
 
     def finish(self) -> str:
         """See ``Detokenizer``."""
-        return self._decoder.decode(b"", final=True)
+        return self._decode(self._rest, final=True)
+
+    def _decode(self, raw: bytes, final: bool) -> str:
+        text, used = codecs.utf_8_decode(raw, "replace", final)
+        self._rest = raw[used:]
+        return text
 
 
 class SentencePieceDetokenizer:
