@@ -107,11 +107,16 @@ def test_default_model(default_gguf: Path) -> None:
     assert config.tie_word_embeddings
     assert (config.rms_norm_eps, config.rope_theta) == (1e-5, 100_000.0)
     assert config.eos_token_ids == (2,)
-    rows = GGUFFile(default_gguf).weight("blk.3.attn_q.weight").float32()
-    found = checkpoint.weight("model.layers.3.self_attn.q_proj.weight").float32()
+    stored = GGUFFile(default_gguf).weight("blk.3.attn_q.weight")
+    found = checkpoint.weight("model.layers.3.self_attn.q_proj.weight")
+    assert (found.kind, found.data.shape) == ("q4_1", (576, 576 // 32 * 20))
     # Head 1, pair 5: rows 10 and 11 of the interleaved layout are rows 5 and 37 of the split one.
-    np.testing.assert_array_equal(found[64 + 5], rows[64 + 10])
-    np.testing.assert_array_equal(found[64 + 37], rows[64 + 11])
+    np.testing.assert_array_equal(found.data[64 + 5], stored.data[64 + 10])
+    np.testing.assert_array_equal(found.data[64 + 37], stored.data[64 + 11])
+    np.testing.assert_array_equal(found.float32()[64 + 37], stored.float32()[64 + 11])
+    embedding = checkpoint.weight("model.embed_tokens.weight")
+    assert embedding.kind == "q8_0"
+    assert not embedding.data.flags.owndata and not embedding.data.flags.writeable
 
 
 def test_hugging_face_name_is_fetched_only_when_no_path_has_it(
