@@ -1,16 +1,15 @@
 """From options to a running engine: kernels, weights, and how much K/V memory they leave."""
 
-import os
-from pathlib import Path
-
 from slipstream.engine.engine import Engine
 from slipstream.engine.messages import Ready
 from slipstream.engine.options import EngineOptions
 from slipstream.errors import UserError
 from slipstream.kernels import choose_kernels
+from slipstream.machine import available_memory, machine_memory
 from slipstream.memory.pool import PAGE_SIZE, pages_for
 from slipstream.models.checkpoint import open_checkpoint
 from slipstream.models.config import ModelConfig
+from slipstream.models.quantize import QuantizedCheckpoint
 from slipstream.models.transformer import Transformer, Weights, page_bytes
 from slipstream.speculation.ngram import NgramDrafter
 
@@ -20,8 +19,10 @@ MOST_DEFAULT_KV_MEMORY = 4 << 30
 def load_engine(options: EngineOptions) -> tuple[Engine, Ready]:
     """Load the model and set up the engine; raises ``UserError`` for what cannot be served."""
     checkpoint = open_checkpoint(options.model)
+    if options.quantization != "none":
+        checkpoint = QuantizedCheckpoint(checkpoint, options.quantization)
     kernels = choose_kernels(options.threads)
-    page = page_bytes(checkpoint.config, kernels)
+    page = page_bytes(checkpoint.config, kernels, options.kv_dtype)
     kv_memory = options.kv_memory or _default_kv_memory()
     max_model_len = _max_model_len(checkpoint.config, options.max_model_len, kv_memory, page)
     pages = min(
@@ -40,6 +41,7 @@ def load_engine(options: EngineOptions) -> tuple[Engine, Ready]:
         kernels,
         pages=pages,
         max_model_len=max_model_len,
+        kv_dtype=options.kv_dtype,
     )
     engine = Engine(
         model,
@@ -79,21 +81,3 @@ def _max_model_len(config: ModelConfig, asked: int | None, kv_memory: int, page:
 def _default_kv_memory() -> int:
     """A quarter of the memory that is available now, at most 4 GiB."""
     return min(available_memory() // 4, MOST_DEFAULT_KV_MEMORY)
-
-
-def available_memory() -> int:
-    """Bytes that a program can have now.
-
-    Linux says so itself; its count of free pages leaves out what only caches files, which after
-    a large download is nearly everything.
-    """
-    meminfo = Path("/proc/meminfo")
-    if meminfo.exists():
-        fields = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())
-        return int(fields["MemAvailable"].split()[0]) * 1024
-    return machine_memory() // 2
-
-
-def machine_memory() -> int:
-    """Bytes of memory in this machine."""
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -5,12 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from slipstream.engine.load import available_memory, load_engine, machine_memory
+from slipstream.engine.load import load_engine
+from slipstream.engine.messages import Submit
 from slipstream.engine.options import EngineOptions
 from slipstream.errors import UserError
+from slipstream.machine import available_memory, machine_memory
 from slipstream.memory.pool import PAGE_SIZE
 from slipstream.models.transformer import page_bytes
-from tests.engine.driving import load_weights
+from tests.engine.driving import drive, greedy, load_weights
+from tests.models.tiny import make_tiny
 
 LIMIT = 2048  # of the tiny model
 
@@ -89,6 +92,27 @@ def test_by_default_a_quarter_of_what_is_available(
 
 def test_available_memory() -> None:
     assert 0 < available_memory() <= machine_memory()
+
+
+def test_quantisation_reaches_the_model(tiny_llama: Path) -> None:
+    logprobs = []
+    for quantization in ("none", "int8", "int4"):
+        engine, _ = load_engine(
+            EngineOptions(
+                model=str(tiny_llama), threads=1, kv_memory=8 << 20, quantization=quantization
+            )
+        )
+        output = drive(engine, [Submit(0, [1, 2, 3], greedy(1))])[0]
+        logprobs.append(output.logprobs[0].logprob)
+    assert len(set(logprobs)) == 3
+    assert max(logprobs) - min(logprobs) < 1
+
+
+def test_a_model_that_cannot_be_quantised(tmp_path: Path) -> None:
+    make_tiny("llama", tmp_path, num_hidden_layers=1, intermediate_size=80)
+    assert load(tmp_path, kv_memory=8 << 20)
+    message = refusal(tmp_path, kv_memory=8 << 20, quantization="int8")
+    assert "mlp.down_proj" in message and "80 inputs" in message and "multiple of 32" in message
 
 
 def test_a_missing_model(tmp_path: Path) -> None:

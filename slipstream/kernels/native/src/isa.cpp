@@ -46,8 +46,7 @@ bool has_f16c() {
 
 // __builtin_cpu_supports also asks whether the operating system saves the registers.
 bool has_avx2() {
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-         has_f16c();
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
 }
 
 bool has_avx512() {

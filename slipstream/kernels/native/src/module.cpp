@@ -7,6 +7,7 @@
 #include <memory>
 #include <stdexcept>
 
+#include "isa.h"
 #include "kernels.h"
 #include "packing.h"
 #include "program.h"
@@ -130,6 +131,9 @@ nb::ndarray<nb::numpy, int32_t, nb::ndim<1>> sample(
 NB_MODULE(_native, m) {
   m.doc() = "Native CPU kernels; see kernels.py beside this for how they are used.";
   m.def("supports", [](const std::string& isa) { return kernel_set(isa.c_str()) != nullptr; });
+  m.def("compiled",
+        [](const std::string& isa) { return compiled_kernel_set(isa.c_str()) != nullptr; });
+  m.def("compiler", &compiler);
 
   nb::class_<Machine>(m, "Machine")
       .def(nb::init<std::string, int>(), "isa"_a, "threads"_a)
