@@ -38,7 +38,7 @@ slipstream.api.launch.ENGINE = {engine}
 from slipstream.cli import main
 main()
 """
-TOKENS = range(1000, 9000)  # ids of ordinary words
+TOKENS = range(1000, 2000)  # ids of ordinary words
 
 
 @dataclass(slots=True)

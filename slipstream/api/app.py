@@ -1,28 +1,31 @@
 """The ASGI application: routes, errors, and what stands before them."""
 
 from fastapi import APIRouter, FastAPI, Request, Response
+from starlette.types import ASGIApp
 
 import slipstream
 from slipstream.api import chat, completions, errors
 from slipstream.api.errors import error_response, unavailable
 from slipstream.api.guard import Guard
+from slipstream.api.json_route import Shortcut
 from slipstream.api.service import ServerState, Service
 
 router = APIRouter()
 
 
-def create_app(state: ServerState, api_key: str | None = None) -> FastAPI:
+def create_app(state: ServerState, api_key: str | None = None) -> ASGIApp:
     """The application over ``state``, which may become ready, and unready, later."""
     app = FastAPI(title="Slipstream", version=slipstream.__version__, docs_url=None, redoc_url=None)
     app.state.server = state
-    for part in (chat.router, completions.router, router):
+    generating = (chat.router, completions.router)
+    for part in (*generating, router):
         app.include_router(part)
     errors.install(app)
     paths = frozenset(
         {"/v1/chat/completions", "/v1/completions", "/v1/models", "/health", "/metrics"}
     )
-    app.add_middleware(Guard, metrics=state.metrics, api_key=api_key, paths=paths)
-    return app
+    shortcut = Shortcut(app, [route for part in generating for route in part.routes])
+    return Guard(shortcut, metrics=state.metrics, api_key=api_key, paths=paths)
 
 
 def _state(request: Request) -> ServerState:

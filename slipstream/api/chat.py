@@ -1,41 +1,28 @@
 """``POST /v1/chat/completions``."""
 
-import time
-
 from fastapi import APIRouter, Request, Response
 
+from slipstream.api.endpoint import generate
 from slipstream.api.errors import bad_request
-from slipstream.api.json_route import StrictJSONRoute
+from slipstream.api.json_route import JSONRoute
 from slipstream.api.logprobs import chat_logprobs
 from slipstream.api.output import Piece
 from slipstream.api.responses import ChatDelta, ChatMessage, Choice, choice
 from slipstream.api.schemas import ChatCompletionRequest, Message
-from slipstream.api.service import ServerState, Service, random_seed
-from slipstream.api.streaming import respond
-from slipstream.api.translate import check_prompt
+from slipstream.api.service import Service
 from slipstream.models.chat_template import ChatTemplateError
 from slipstream.models.tokenizer import Tokenizer
 
-router = APIRouter(route_class=StrictJSONRoute)
+router = APIRouter(route_class=JSONRoute)
 
 
 @router.post("/v1/chat/completions")
 async def create_chat_completion(body: ChatCompletionRequest, request: Request) -> Response:
-    arrived = time.monotonic()
-    state: ServerState = request.app.state.server
-    service = state.require()
-    service.check_model(body.model)
-    prompt = await _prompt(body, service)
-    check_prompt(prompt, service.limits, "messages")
-    seed = random_seed() if body.seed is None else body.seed
-    generation = service.generate(body, [prompt], seed, arrived)
-    shape = ChatShape(body, service.tokenizer)
-    envelope = service.envelope(ChatShape.id_prefix, seed)
-    return await respond(request, body, generation, shape, envelope)
+    return await generate(request, body, _prompts, "messages", ChatShape)
 
 
-async def _prompt(body: ChatCompletionRequest, service: Service) -> list[int]:
-    """The conversation as token ids. Raises ApiError where the model's template refuses it."""
+async def _prompts(body: ChatCompletionRequest, service: Service) -> list[list[int]]:
+    """The one conversation as token ids. Raises ApiError where the model's template refuses it."""
     try:
         text = service.tokenizer.render_chat(
             [_turn(message) for message in body.messages], **body.chat_template_kwargs
@@ -43,8 +30,7 @@ async def _prompt(body: ChatCompletionRequest, service: Service) -> list[int]:
     except ChatTemplateError as error:
         raise bad_request(str(error), "messages", "chat_template") from None
     # The template writes the special tokens itself.
-    (token_ids,) = await service.encode([text], add_special_tokens=False)
-    return token_ids
+    return await service.encode([text], add_special_tokens=False)
 
 
 def _turn(message: Message) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 import re
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -36,6 +36,10 @@ def serve(
         str | None,
         typer.Option(envvar="SLIPSTREAM_API_KEY", help="Clients must send it as a bearer token."),
     ] = None,
+    quantization: Annotated[
+        Literal["none", "int8", "int4"],
+        typer.Option(help="Round the weights to fewer bits while loading."),
+    ] = "none",
     max_model_len: Annotated[
         int | None, typer.Option(min=2, help="Prompt and output together, in tokens.")
     ] = None,
@@ -46,6 +50,10 @@ def serve(
     kv_memory: Annotated[
         str | None, typer.Option(help="For keys and values, such as 2GiB.", metavar="SIZE")
     ] = None,
+    kv_dtype: Annotated[
+        Literal["auto", "bf16", "int8"],
+        typer.Option(help="Of keys and values. auto is bf16, or float32 with the torch kernels."),
+    ] = "auto",
     max_step_rows: Annotated[
         int, typer.Option(min=16, help="Tokens of one step, drafts apart.")
     ] = 256,
@@ -73,9 +81,11 @@ def serve(
     shape = (speculative_num_steps, speculative_eagle_topk, speculative_num_draft_tokens)
     engine = EngineOptions(
         model=model,
+        quantization=quantization,
         max_model_len=max_model_len,
         max_running_requests=max_running_requests,
         kv_memory=None if kv_memory is None else parse_size(kv_memory),
+        kv_dtype=kv_dtype,
         max_step_rows=max_step_rows,
         prefix_cache=not no_prefix_cache,
         speculation=parse_speculation(speculation.value, *shape, max_step_rows=max_step_rows),

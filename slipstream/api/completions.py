@@ -1,43 +1,28 @@
 """``POST /v1/completions``."""
 
-import time
-
 from fastapi import APIRouter, Request, Response
 
+from slipstream.api.endpoint import generate
 from slipstream.api.errors import bad_request
-from slipstream.api.json_route import StrictJSONRoute
+from slipstream.api.json_route import JSONRoute
 from slipstream.api.logprobs import completion_logprobs
 from slipstream.api.output import Piece
 from slipstream.api.responses import Choice, choice
 from slipstream.api.schemas import CompletionRequest
-from slipstream.api.service import ServerState, Service, random_seed
-from slipstream.api.streaming import respond
-from slipstream.api.translate import check_prompt
+from slipstream.api.service import Service
 from slipstream.models.tokenizer import Tokenizer
 
-router = APIRouter(route_class=StrictJSONRoute)
+router = APIRouter(route_class=JSONRoute)
 
 
 @router.post("/v1/completions")
 async def create_completion(body: CompletionRequest, request: Request) -> Response:
-    arrived = time.monotonic()
-    state: ServerState = request.app.state.server
-    service = state.require()
-    service.check_model(body.model)
-    prompts = await _prompts(body.prompt, body.n, service)
-    for prompt in prompts:
-        check_prompt(prompt, service.limits, "prompt")
-    seed = random_seed() if body.seed is None else body.seed
-    generation = service.generate(body, prompts, seed, arrived)
-    shape = CompletionShape(body, service.tokenizer)
-    envelope = service.envelope(CompletionShape.id_prefix, seed)
-    return await respond(request, body, generation, shape, envelope)
+    return await generate(request, body, _prompts, "prompt", CompletionShape)
 
 
-async def _prompts(
-    prompt: str | list[str] | list[int] | list[list[int]], n: int, service: Service
-) -> list[list[int]]:
+async def _prompts(body: CompletionRequest, service: Service) -> list[list[int]]:
     """Every prompt as token ids. Raises ApiError, also where ``n`` choices of each are too many."""
+    prompt = body.prompt
     if not prompt:
         raise bad_request("the prompt is empty; it must have at least one token", "prompt")
     if isinstance(prompt, str):
@@ -45,7 +30,7 @@ async def _prompts(
     # The schema lets through lists of one form only.
     if token_ids := [item for item in prompt if isinstance(item, int)]:
         return [token_ids]
-    service.check_choices(len(prompt) * n)  # now, because a body may hold millions
+    service.check_choices(len(prompt) * body.n)  # now, because a body may hold millions
     if texts := [item for item in prompt if isinstance(item, str)]:
         return await service.encode(texts, add_special_tokens=True)
     return [item for item in prompt if isinstance(item, list)]

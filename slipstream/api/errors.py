@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 from fastapi import FastAPI, Request, Response
-from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 
@@ -65,16 +64,18 @@ def error_body(error: ApiError) -> bytes:
     )
 
 
+def internal_error() -> ApiError:
+    return ApiError(500, "internal error; the server's log has the details")
+
+
 def error_response(error: ApiError) -> Response:
     return Response(error_body(error), error.status, error.headers, "application/json")
 
 
 def _explain(problem: Mapping[str, Any]) -> ApiError:
     """One pydantic finding, in words that name the field and the value."""
-    path = [str(part) for part in problem["loc"] if part != "body"]
+    path = [str(part) for part in problem["loc"]]
     kind = problem["type"]
-    if kind == "json_invalid":
-        return bad_request(f"the body is not valid JSON: {problem['ctx']['error']}")
     if not path:
         return bad_request("the body must be a JSON object, sent as Content-Type: application/json")
     field = ".".join(path)
@@ -95,7 +96,7 @@ def _short(value: object) -> str:
 def explain(problems: Sequence[Mapping[str, Any]]) -> ApiError:
     """The first of pydantic's findings; unknown fields are all named at once."""
     unknown = [
-        ".".join(str(part) for part in problem["loc"] if part != "body")
+        ".".join(str(part) for part in problem["loc"])
         for problem in problems
         if problem["type"] == "extra_forbidden"
     ]
@@ -109,11 +110,6 @@ async def _on_api_error(_: Request, error: Exception) -> Response:
     return error_response(error)
 
 
-async def _on_validation_error(_: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)
-    return error_response(explain(error.errors()))
-
-
 async def _on_http_exception(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     message = {
@@ -124,12 +120,11 @@ async def _on_http_exception(request: Request, error: Exception) -> Response:
 
 
 async def _on_exception(_: Request, __: Exception) -> Response:
-    return error_response(ApiError(500, "internal error; the server's log has the details"))
+    return error_response(internal_error())
 
 
 def install(app: FastAPI) -> None:
     """Make every error of ``app`` speak OpenAI's shape."""
     app.add_exception_handler(ApiError, _on_api_error)
-    app.add_exception_handler(RequestValidationError, _on_validation_error)
     app.add_exception_handler(HTTPException, _on_http_exception)
     app.add_exception_handler(Exception, _on_exception)

@@ -1,11 +1,11 @@
 """What every HTTP request passes before a route sees it."""
 
 import secrets
+from collections.abc import Mapping
 
-from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from slipstream.api.errors import ApiError, error_response
+from slipstream.api.errors import ApiError, error_response, internal_error
 from slipstream.api.metrics import Metrics
 
 MAX_BODY_BYTES = 8 * 2**20
@@ -29,31 +29,37 @@ class Guard:
             await self._app(scope, receive, send)
             return
         path = scope["path"] if scope["path"] in self._paths else "other"
+        started = False
 
         async def counted(message: Message) -> None:
+            nonlocal started
             if message["type"] == "http.response.start":
+                started = True
                 self._metrics.answered(path, message["status"])
             await send(message)
 
-        headers = Headers(scope=scope)
+        headers = dict(scope["headers"])
         try:
             self._check_key(scope["path"], headers)
             body = await _read_body(headers, receive)
         except ApiError as error:
             await error_response(error)(scope, receive, counted)
             return
+        if body["type"] == "http.disconnect":
+            return
         try:
             await self._app(scope, _replay(body, receive), counted)
-        except Exception:  # answered further out, where nobody counts
-            self._metrics.answered(path, 500)
+        except Exception:
+            if not started:
+                await error_response(internal_error())(scope, receive, counted)
             raise
 
-    def _check_key(self, path: str, headers: Headers) -> None:
+    def _check_key(self, path: str, headers: Mapping[bytes, bytes]) -> None:
         if self._key is None or path in _OPEN_PATHS:
             return
-        scheme, _, given = headers.get("authorization", "").partition(" ")
-        right = secrets.compare_digest(given.strip().encode(), self._key)
-        if scheme.lower() != "bearer" or not right:
+        scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
+        right = secrets.compare_digest(given.strip(), self._key)
+        if scheme.lower() != b"bearer" or not right:
             raise ApiError(
                 401,
                 "wrong or missing API key; send it as the header 'Authorization: Bearer KEY'",
@@ -62,10 +68,13 @@ class Guard:
             )
 
 
-async def _read_body(headers: Headers, receive: Receive) -> Message:
-    """The whole body as one message. Raises ApiError if it is too large."""
-    announced = headers.get("content-length", "0")
-    if announced.isdecimal() and int(announced) > MAX_BODY_BYTES:
+async def _read_body(headers: Mapping[bytes, bytes], receive: Receive) -> Message:
+    """The whole body as one message, or that the client has gone.
+
+    Raises ApiError if the body is too large.
+    """
+    announced = headers.get(b"content-length", b"0")
+    if announced.isdigit() and int(announced) > MAX_BODY_BYTES:
         raise _too_large()
     body = bytearray()
     while True:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import logging
 import signal
 import socket
@@ -86,6 +87,7 @@ class _Life:
                 log_level="info" if debug else "warning",
                 access_log=debug,
                 server_header=False,
+                proxy_headers=False,  # nobody asks for the client's address
                 timeout_keep_alive=60,
                 timeout_graceful_shutdown=_GRACE,
             )
@@ -139,6 +141,8 @@ class _Life:
         self._state.metrics.show_engine(lambda: service.client.stats)
         if not self._signals:
             self._state.unavailable = None
+        gc.collect()
+        gc.freeze()  # what was imported and loaded stays; looking through it again holds up streams
         host, port = self._listener.getsockname()[:2]
         address = f"[{host}]" if ":" in host else host
         say(f"kernels  {ready.kernels}")

@@ -28,6 +28,7 @@ class ClientGoneError(Exception):
 class Shape(Protocol):
     """Shows pieces as one of the endpoints does."""
 
+    id_prefix: str
     whole_object: str
     chunk_object: str
 
