@@ -215,7 +215,7 @@ void test_sample(const KernelSet& kernels) {
   test_known_answers();
   test_vocabulary(kernels, 1, 100);
   for (int vocabulary : {2, 15, 16, 17, 1000}) test_vocabulary(kernels, vocabulary, 300);
-  test_vocabulary(kernels, 49152, 60);
+  test_vocabulary(kernels, 49152, 30);
   test_ties_of_argmax(kernels);
   test_special_values(kernels);
   test_broken_logits(kernels);

@@ -117,14 +117,6 @@ inline Ints philox(Ints token_ids, int32_t position, uint64_t key) {
 // Standard Gumbel noise from a uniform (word + 1/2) / 2^32.
 inline double gumbel(uint32_t word) { return -std::log(-std::log((word + 0.5) * 0x1p-32)); }
 
-// The smallest logit that may have this scaled value, with room for rounding.
-inline float least_logit(const Scale& scale, float largest, double scaled) {
-  const double below = scaled * scale.temperature;
-  const double least =
-      largest + below - 1e-6 * (std::fabs(double(largest)) + std::fabs(below)) - FLT_MIN;
-  return least < -FLT_MAX ? -INFINITY : float(least);
-}
-
 // Draws among the tokens up to a cut: the largest scaled logit plus noise wins.
 class Draw {
  public:
@@ -143,7 +135,7 @@ class Draw {
   }
 
   int32_t run() {
-    const Floats least = splat(least_logit(scale_, largest_, cut_.value));
+    const Floats least = splat(least_logit(scale_, cut_.value));
     for (int first = 0; first < vocabulary_; first += kLanes) {
       const Floats logits = load_logits(logits_, vocabulary_, first);
       const Ints likely = inverse(less(logits, least));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <vector>
 
 namespace slipstream {
@@ -10,16 +11,28 @@ namespace {
 // Weights further below the largest, 1, are lost in the rounding of their sum.
 constexpr double kWeightRange = 45;
 
-std::vector<Ranked> within_noise(const float* logits, int vocabulary, const Scale& scale) {
-  std::vector<Ranked> tokens(vocabulary);
-  size_t count = 0;
+// Tokens whose scaled logit is at least -range.
+std::vector<Ranked> within(const float* logits, int vocabulary, const Scale& scale, double range) {
+  const float least = least_logit(scale, -range);
+  std::unique_ptr<int32_t[]> ids(new int32_t[vocabulary]);
+  int count = 0;
   for (int32_t id = 0; id < vocabulary; ++id) {
-    const double scaled = scaled_logit(scale, logits[id]);
-    tokens[count] = {scaled, id};
-    count += scaled >= -kNoiseRange;
+    ids[count] = id;
+    count += logits[id] >= least;
   }
-  tokens.resize(count);
+  std::vector<Ranked> tokens;
+  tokens.reserve(count);
+  for (int i = 0; i < count; ++i) {
+    const double scaled = scaled_logit(scale, logits[ids[i]]);
+    if (scaled >= -range) tokens.push_back({scaled, ids[i]});
+  }
   return tokens;
+}
+
+double weight_of(const std::vector<Ranked>& tokens) {
+  double total = 0;
+  for (const Ranked& token : tokens) total += std::exp(token.value);
+  return total;
 }
 
 double weight_of_all(const float* logits, int vocabulary, const Scale& scale) {
@@ -50,17 +63,20 @@ Ranked last_within(std::vector<Ranked>& tokens, double mass) {
 }  // namespace
 
 Ranked truncate(const float* logits, int vocabulary, const Sampling& sampling, const Scale& scale) {
-  std::vector<Ranked> tokens = within_noise(logits, vocabulary, scale);
-  if (sampling.top_k > 0 && size_t(sampling.top_k) < tokens.size()) {
-    std::nth_element(tokens.begin(), tokens.begin() + sampling.top_k, tokens.end(), ranks_before);
-    tokens.resize(sampling.top_k);
+  const size_t most = sampling.top_k > 0 ? sampling.top_k : vocabulary;
+  const bool by_weight = sampling.top_p < 1;
+  double total = by_weight && sampling.top_k <= 0 ? weight_of_all(logits, vocabulary, scale) : 0;
+  std::vector<Ranked> tokens;
+  for (double range : {4.0, 12.0, kNoiseRange}) {  // few tokens are enough, as a rule
+    tokens = within(logits, vocabulary, scale, range);
+    if (tokens.size() >= most || (total > 0 && weight_of(tokens) >= sampling.top_p * total)) break;
   }
-  if (!(sampling.top_p < 1)) return *std::max_element(tokens.begin(), tokens.end(), ranks_before);
-  double total = 0;
-  if (sampling.top_k > 0)
-    for (const Ranked& token : tokens) total += std::exp(token.value);
-  else
-    total = weight_of_all(logits, vocabulary, scale);
+  if (most < tokens.size()) {
+    std::nth_element(tokens.begin(), tokens.begin() + most, tokens.end(), ranks_before);
+    tokens.resize(most);
+  }
+  if (!by_weight) return *std::max_element(tokens.begin(), tokens.end(), ranks_before);
+  if (sampling.top_k > 0) total = weight_of(tokens);
   return last_within(tokens, sampling.top_p * total);
 }
 

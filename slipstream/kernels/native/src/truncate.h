@@ -2,6 +2,8 @@
 // functions here are in an unnamed namespace because every instruction set includes them.
 #pragma once
 
+#include <cfloat>
+#include <cmath>
 #include <cstdint>
 
 #include "kernels.h"
@@ -31,6 +33,13 @@ namespace {
 
 inline double scaled_logit(const Scale& scale, float logit) {
   return logit / scale.temperature - scale.top;
+}
+
+// The smallest logit that may have this scaled value, with room for rounding.
+inline float least_logit(const Scale& scale, double scaled) {
+  const double largest = scale.top * scale.temperature, below = scaled * scale.temperature;
+  const double least = largest + below - 1e-6 * (std::fabs(largest) + std::fabs(below)) - FLT_MIN;
+  return least < -FLT_MAX ? -INFINITY : float(least);
 }
 
 inline bool ranks_before(const Ranked& a, const Ranked& b) {
