@@ -21,6 +21,7 @@ constexpr Test kTests[] = {
     {"product row contract", test_product_row_contract},
     {"attention", test_attention},
     {"sample", test_sample},
+    {"program", test_program},
 };
 
 bool passes(const char* set, const char* name, const std::function<void()>& run) {
@@ -37,7 +38,7 @@ bool passes(const char* set, const char* name, const std::function<void()>& run)
 
 int run_all() {
   const char* wanted = std::getenv("SLIPSTREAM_ISA");
-  bool ran = false, passed = true;
+  bool ran = false, passed = passes("all", "team", test_team);
   for (const char* name : {"amx", "avx512", "avx2", "portable"}) {
     if (wanted && *wanted && std::strcmp(wanted, name) != 0) continue;
     const KernelSet* kernels = kernel_set(name);

@@ -9,6 +9,8 @@ void test_rows(const KernelSet& kernels);
 void test_product(const KernelSet& kernels);
 void test_product_row_contract(const KernelSet& kernels);
 void test_sample(const KernelSet& kernels);
+void test_program(const KernelSet& kernels);
+void test_team();
 void test_attention(const KernelSet& kernels);
 
 }  // namespace slipstream::test

@@ -34,17 +34,18 @@ enum class Form : int {
 // A panel's group holds, one after the other:
 //   bfloat16: [16 pairs of inputs][kPanel outputs][2 inputs]
 //   int8:     [8 quads of inputs][kPanel outputs][4 inputs] bytes, then half scales [kPanel]
-//   int4:     [4][kPanel outputs][4 inputs] bytes, vector v holding quad v in its low and quad v + 4
+//   int4:     [4][kPanel outputs][4 inputs] bytes, vector v holding quad v in its low and quad v +
+//   4
 //             in its high nibbles; then half scales [kPanel]; then half minimums [kPanel] if any
 // Inputs are padded with weights of zero to a whole group, outputs to a multiple of 2 * kPanel, and
 // to one of 4 * kPanel for a swiglu product, whose outputs take turns: a panel of gates, then the
 // panel of the ups that belong to them.
 struct Matrix {
   Format format;
-  int outputs;           // padded
-  int inputs;            // padded
-  const uint8_t* data;   // 64-byte aligned
-  const float* bias;     // [outputs], or null
+  int outputs;          // padded
+  int inputs;           // padded
+  const uint8_t* data;  // 64-byte aligned
+  const float* bias;    // [outputs], or null
   size_t group_bytes() const {
     switch (format) {
       case Format::kBfloat16: return kGroup * kPanel * 2;
@@ -60,11 +61,11 @@ struct Matrix {
 struct Rows {
   Form form;
   int width;
-  float* floats;       // [rows, width]            if float32
-  uint16_t* halves;    // [rows, width]            if bfloat16
-  int8_t* bytes;       // [rows, width]            if int8
-  float* scales;       // [rows, width / kGroup]   if int8
-  float* sums;         // [rows, width / kGroup]   if int8: scale times the sum of the group's bytes
+  float* floats;     // [rows, width]            if float32
+  uint16_t* halves;  // [rows, width]            if bfloat16
+  int8_t* bytes;     // [rows, width]            if int8
+  float* scales;     // [rows, width / kGroup]   if int8
+  float* sums;       // [rows, width / kGroup]   if int8: scale times the sum of the group's bytes
 };
 
 // What a product does with its results.
@@ -81,7 +82,7 @@ struct Product {
   float* out;             // [rows, out_stride] unless swiglu
   const float* residual;  // [rows, out_stride] if add
   int out_stride;
-  Rows rows_out;          // if swiglu: [rows, outputs / 2]
+  Rows rows_out;  // if swiglu: [rows, outputs / 2]
 };
 
 // The rows of one step; see StepBatch in step_batch.py for each array.
@@ -105,8 +106,8 @@ struct Step {
 enum class KVType : int { kBfloat16 = 0, kInt8 = 1 };
 
 // Keys and values of all layers. A block is one page of one head in one layer: keys
-// [head_dim][kBlock], values [kBlock][head_dim], and for int8 then scales of the keys [kBlock] and of
-// the values [kBlock], float32. Blocks lie as [layer][page][kv_head].
+// [head_dim][kBlock], values [kBlock][head_dim], and for int8 then scales of the keys [kBlock] and
+// of the values [kBlock], float32. Blocks lie as [layer][page][kv_head].
 struct Cache {
   KVType type;
   int layers;
@@ -123,8 +124,9 @@ struct Cache {
   }
 };
 
-// Attention of one layer. Contexts are cut into segments of kSegment positions; each segment of each
-// row and head gives a maximum, a sum and a weighted sum of values, merged in order afterwards.
+// Attention of one layer. Contexts are cut into segments of kSegment positions; each segment of
+// each row and head gives a maximum, a sum and a weighted sum of values, merged in order
+// afterwards.
 constexpr int kSegment = 256;
 
 struct Attention {
@@ -136,11 +138,11 @@ struct Attention {
   float eps;
   const float* cosines;  // [positions, head_dim / 2]
   const float* sines;
-  float* qkv;            // [rows, (heads + 2 * kv_heads) * head_dim]; queries are rotated in place
+  float* qkv;  // [rows, (heads + 2 * kv_heads) * head_dim]; queries are rotated in place
   int qkv_stride;
-  float* partials;       // [rows, heads, segments, head_dim + 2]: weighted values, maximum, sum
-  int segments;          // of the longest context of the step
-  Rows out;              // [rows, heads * head_dim]
+  float* partials;  // [rows, heads, segments, head_dim + 2]: weighted values, maximum, sum
+  int segments;     // of the longest context of the step
+  Rows out;         // [rows, heads * head_dim]
 };
 
 // Rows [first, last] of one request, at most kTileRows: what one thread attends for at a time.
@@ -170,7 +172,8 @@ struct KernelSet {
   void (*embed)(const Matrix& table, int token, float* out, int width);
 
   // RMS norm of one row of `width` floats, written as row `row` of `out`. (Zhang & Sennrich, 2019)
-  void (*rms_norm)(const float* x, int width, const float* weight, float eps, const Rows& out, int row);
+  void (*rms_norm)(const float* x, int width, const float* weight, float eps, const Rows& out,
+                   int row);
 
   // One row of floats in the form of `out`.
   void (*convert)(const float* x, int width, const Rows& out, int row);
@@ -178,7 +181,8 @@ struct KernelSet {
   // Outputs of panels [first_panel, last_panel) for rows [first_row, last_row). Panels are cut at
   // multiples of 4 for swiglu, else of 2; rows at multiples of kTileRows. Memory of the rows is
   // there up to a multiple of kTileRows; what is computed beyond last_row is never stored.
-  void (*product)(const Product& product, int first_panel, int last_panel, int first_row, int last_row);
+  void (*product)(const Product& product, int first_panel, int last_panel, int first_row,
+                  int last_row);
 
   // Normalises (if asked) and rotates queries and keys of one row; stores K and V in its slot.
   void (*store_keys)(const Attention& attention, const Step& step, int row);

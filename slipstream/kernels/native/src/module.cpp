@@ -4,6 +4,8 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+#include <atomic>
 #include <memory>
 #include <stdexcept>
 
@@ -55,8 +57,7 @@ struct Machine {
 };
 
 Attention attention_of(int heads, int layer, const KVCache& cache, const float* query_norm,
-                       const float* key_norm, float eps, const float* cosines,
-                       const float* sines) {
+                       const float* key_norm, float eps, const float* cosines, const float* sines) {
   Attention attention{};
   attention.heads = heads;
   attention.layer = layer;
@@ -92,7 +93,7 @@ void run_program(Program& program, Machine& machine, Int32 tokens, Int32 positio
 }
 
 nb::ndarray<nb::numpy, const float, nb::ndim<2>> floats_of(nb::handle self, int buffer, int rows,
-                                                         int width) {
+                                                           int width) {
   const Rows view = nb::cast<Program&>(self).rows(buffer);
   return {view.floats, {size_t(rows), size_t(width)}, self, {int64_t(view.width), 1}};
 }
@@ -103,6 +104,22 @@ void move_slots(Machine& machine, const KVCache& cache, Int32 sources, Int32 tar
   machine.team->run({cache.view.layers}, [&](int, int layer) {
     machine.kernels->move_slots(cache.view, layer, sources.data(), targets.data(), count);
   });
+}
+
+// Reads all of `data` once, as a step reads weights; the sum only keeps the reads from being left
+// out.
+uint64_t read_all(Machine& machine, Array<uint64_t, 1> data) {
+  constexpr size_t kWordsOfTask = 1 << 15;
+  const size_t words = data.shape(0);
+  std::atomic<uint64_t> total{0};
+  nb::gil_scoped_release release;
+  machine.team->run({int((words + kWordsOfTask - 1) / kWordsOfTask)}, [&](int, int task) {
+    const size_t last = std::min(words, (task + 1) * kWordsOfTask);
+    uint64_t sum = 0;
+    for (size_t i = task * kWordsOfTask; i < last; ++i) sum += data.data()[i];
+    total += sum;
+  });
+  return total;
 }
 
 nb::ndarray<nb::numpy, int32_t, nb::ndim<1>> sample(
@@ -137,27 +154,29 @@ NB_MODULE(_native, m) {
 
   nb::class_<Machine>(m, "Machine")
       .def(nb::init<std::string, int>(), "isa"_a, "threads"_a)
-      .def("form_of", [](const Machine& machine, int format) {
-        return int(machine.kernels->form_of(Format(format)));
-      })
+      .def("form_of", [](const Machine& machine,
+                         int format) { return int(machine.kernels->form_of(Format(format))); })
       .def("move_slots", &move_slots, "cache"_a, "sources"_a, "targets"_a)
+      .def("read_all", &read_all, "data"_a)
       .def("sample", &sample, "logits"_a, "temperature"_a, "top_p"_a, "min_p"_a, "top_k"_a,
            "seed"_a, "position"_a);
 
   nb::class_<PackedMatrix>(m, "PackedMatrix")
-      .def("__init__",
-           [](PackedMatrix* self, int format, int outputs, int inputs, bool swiglu) {
-             new (self) PackedMatrix(Format(format), outputs, inputs, swiglu);
-           },
-           "format"_a, "outputs"_a, "inputs"_a, "swiglu"_a)
-      .def("fill",
-           [](PackedMatrix& self, Array<uint8_t, 2> data, const std::string& kind, int first,
-              int first_panel, int panel_step) {
-             nb::gil_scoped_release release;
-             self.fill({data.data(), int(data.shape(0)), data.shape(1), kind}, first, first_panel,
-                       panel_step);
-           },
-           "data"_a, "kind"_a, "first"_a, "first_panel"_a, "panel_step"_a)
+      .def(
+          "__init__",
+          [](PackedMatrix* self, int format, int outputs, int inputs, bool swiglu) {
+            new (self) PackedMatrix(Format(format), outputs, inputs, swiglu);
+          },
+          "format"_a, "outputs"_a, "inputs"_a, "swiglu"_a)
+      .def(
+          "fill",
+          [](PackedMatrix& self, Array<uint8_t, 2> data, const std::string& kind, int first,
+             int first_panel, int panel_step) {
+            nb::gil_scoped_release release;
+            self.fill({data.data(), int(data.shape(0)), data.shape(1), kind}, first, first_panel,
+                      panel_step);
+          },
+          "data"_a, "kind"_a, "first"_a, "first_panel"_a, "panel_step"_a)
       .def("set_bias", &PackedMatrix::set_bias, "bias"_a)
       .def_prop_ro("nbytes", &PackedMatrix::bytes)
       .def_prop_ro("format", [](const PackedMatrix& self) { return int(self.view().format); });
@@ -166,41 +185,59 @@ NB_MODULE(_native, m) {
       .def(nb::init<int, int, int, int, int>(), "type"_a, "layers"_a, "pages"_a, "kv_heads"_a,
            "head_dim"_a);
   m.def("kv_page_bytes", [](int type, int layers, int kv_heads, int head_dim) {
-    return layers * kv_heads * Cache{KVType(type), layers, 1, kv_heads, head_dim, nullptr}
-                                   .block_bytes();
+    return layers * kv_heads *
+           Cache{KVType(type), layers, 1, kv_heads, head_dim, nullptr}.block_bytes();
   });
 
   // Matrices, norms, tables and caches must outlive the program; kernels.py sees to that.
   nb::class_<Program>(m, "Program")
-      .def("__init__", [](Program* self, const Machine& machine) {
-        new (self) Program(machine.kernels);
-      }, "machine"_a)
-      .def("add_rows", [](Program& self, int form, int width, int domain) {
-        return self.add_rows(Form(form), width, Domain(domain));
-      }, "form"_a, "width"_a, "domain"_a)
-      .def("embed", [](Program& self, const PackedMatrix& table, int out) {
-        self.embed(table.view(), out);
-      }, "table"_a, "out"_a)
-      .def("norm", [](Program& self, int x, Vector weight, float eps, int domain, int out) {
-        self.norm(x, weight.data(), eps, Domain(domain), out);
-      }, "x"_a, "weight"_a, "eps"_a, "domain"_a, "out"_a)
-      .def("product", [](Program& self, const PackedMatrix& matrix, int in, int finish,
-                         int residual, int domain, int out) {
-        self.product(matrix.view(), in, Finish(finish), residual, Domain(domain), out);
-      }, "matrix"_a, "in_"_a, "finish"_a, "residual"_a, "domain"_a, "out"_a)
-      .def("attention", [](Program& self, int qkv, int heads, int layer, const KVCache& cache,
-                           Array<float, 2> cosines, Array<float, 2> sines, int out) {
-        self.attention(attention_of(heads, layer, cache, nullptr, nullptr, 0.0f, cosines.data(),
-                                    sines.data()), qkv, out);
-      }, "qkv"_a, "heads"_a, "layer"_a, "cache"_a, "cosines"_a, "sines"_a, "out"_a)
-      .def("normed_attention", [](Program& self, int qkv, int heads, int layer,
-                                  const KVCache& cache, Array<float, 2> cosines,
-                                  Array<float, 2> sines, Vector query_norm, Vector key_norm,
-                                  float eps, int out) {
-        self.attention(attention_of(heads, layer, cache, query_norm.data(), key_norm.data(), eps,
-                                    cosines.data(), sines.data()), qkv, out);
-      }, "qkv"_a, "heads"_a, "layer"_a, "cache"_a, "cosines"_a, "sines"_a, "query_norm"_a,
-         "key_norm"_a, "eps"_a, "out"_a)
+      .def(
+          "__init__",
+          [](Program* self, const Machine& machine) { new (self) Program(machine.kernels); },
+          "machine"_a)
+      .def(
+          "add_rows",
+          [](Program& self, int form, int width, int domain) {
+            return self.add_rows(Form(form), width, Domain(domain));
+          },
+          "form"_a, "width"_a, "domain"_a)
+      .def(
+          "embed",
+          [](Program& self, const PackedMatrix& table, int out) { self.embed(table.view(), out); },
+          "table"_a, "out"_a)
+      .def(
+          "norm",
+          [](Program& self, int x, Vector weight, float eps, int domain, int out) {
+            self.norm(x, weight.data(), eps, Domain(domain), out);
+          },
+          "x"_a, "weight"_a, "eps"_a, "domain"_a, "out"_a)
+      .def(
+          "product",
+          [](Program& self, const PackedMatrix& matrix, int in, int finish, int residual,
+             int domain, int out) {
+            self.product(matrix.view(), in, Finish(finish), residual, Domain(domain), out);
+          },
+          "matrix"_a, "in_"_a, "finish"_a, "residual"_a, "domain"_a, "out"_a)
+      .def(
+          "attention",
+          [](Program& self, int qkv, int heads, int layer, const KVCache& cache,
+             Array<float, 2> cosines, Array<float, 2> sines, int out) {
+            self.attention(attention_of(heads, layer, cache, nullptr, nullptr, 0.0f, cosines.data(),
+                                        sines.data()),
+                           qkv, out);
+          },
+          "qkv"_a, "heads"_a, "layer"_a, "cache"_a, "cosines"_a, "sines"_a, "out"_a)
+      .def(
+          "normed_attention",
+          [](Program& self, int qkv, int heads, int layer, const KVCache& cache,
+             Array<float, 2> cosines, Array<float, 2> sines, Vector query_norm, Vector key_norm,
+             float eps, int out) {
+            self.attention(attention_of(heads, layer, cache, query_norm.data(), key_norm.data(),
+                                        eps, cosines.data(), sines.data()),
+                           qkv, out);
+          },
+          "qkv"_a, "heads"_a, "layer"_a, "cache"_a, "cosines"_a, "sines"_a, "query_norm"_a,
+          "key_norm"_a, "eps"_a, "out"_a)
       .def("run", &run_program)
       .def("floats", &floats_of, "buffer"_a, "rows"_a, "width"_a);
 }

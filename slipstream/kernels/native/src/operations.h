@@ -70,9 +70,7 @@ class ProductOperation : public Operation {
         domain_(domain),
         out_(out) {}
 
-  int tasks(const StepState& state) const override {
-    return columns(state) * row_tasks(state);
-  }
+  int tasks(const StepState& state) const override { return columns(state) * row_tasks(state); }
 
   void run(const StepState& state, int task) const override {
     const int panels = matrix_.outputs / kPanel;

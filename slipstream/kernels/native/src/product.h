@@ -1,8 +1,8 @@
 // Matrix products of rows with packed weights.
 //
 // A tile of rows meets one panel of outputs at a time; the panel stays in the first cache while all
-// rows pass by. Every sum runs over the inputs in one order, whatever the height of the tile: within
-// a group integer sums, which are exact, and over the groups one float chain.
+// rows pass by. Every sum runs over the inputs in one order, whatever the height of the tile:
+// within a group integer sums, which are exact, and over the groups one float chain.
 #pragma once
 
 #include "rows.h"
@@ -75,8 +75,7 @@ inline void dot_int4(const uint8_t* group, const int8_t* bytes, size_t stride, I
   }
   const __m256i ones = _mm256_set1_epi16(1);
   for (int r = 0; r < R; ++r)
-    for (int h = 0; h < 2; ++h)
-      sums[r].part[h] = (IntRegister)_mm256_madd_epi16(pairs[r][h], ones);
+    for (int h = 0; h < 2; ++h) sums[r].part[h] = (IntRegister)_mm256_madd_epi16(pairs[r][h], ones);
 #else
   int32_t lanes[R][kPanel] = {};
   for (int v = 0; v < 4; ++v)
@@ -174,8 +173,7 @@ inline void panel_of_integers(const Matrix& matrix, const uint8_t* panel, const 
     for (int r = 0; r < R; ++r)
       totals[r] = fma(to_floats(sums[r]) * scale, splat(scales[r * groups + g]), totals[r]);
     if (F == Format::kInt8) continue;
-    const Floats minimum =
-        F == Format::kInt4 ? scale * splat(-8.0f) : load_half(halves + kPanel);
+    const Floats minimum = F == Format::kInt4 ? scale * splat(-8.0f) : load_half(halves + kPanel);
     for (int r = 0; r < R; ++r)
       totals[r] = fma(minimum, splat(row_sums[r * groups + g]), totals[r]);
   }
@@ -207,10 +205,11 @@ inline void panel_times_rows(const Product& product, int panel, int row, Floats 
   const uint8_t* data = matrix.data + panel * matrix.panel_bytes();
   switch (matrix.format) {
     case Format::kBfloat16: return panel_of_bfloat16<R>(matrix, data, product.in, row, out);
-    case Format::kInt8: return panel_of_integers<R, Format::kInt8>(matrix, data, product.in, row, out);
-    case Format::kInt4: return panel_of_integers<R, Format::kInt4>(matrix, data, product.in, row, out);
-    case Format::kInt4Min:
-      return panel_of_integers<R, Format::kInt4Min>(matrix, data, product.in, row, out);
+    case Format::kInt8:
+      return panel_of_integers<R, Format::kInt8>(matrix, data, product.in, row, out);
+    case Format::kInt4:
+      return panel_of_integers<R, Format::kInt4>(matrix, data, product.in, row, out);
+    default: return panel_of_integers<R, Format::kInt4Min>(matrix, data, product.in, row, out);
   }
 }
 
@@ -250,7 +249,8 @@ inline void rows_of_panels(const Product& product, int panel, int row) {
     finish_swiglu(product, panel, row + r, {sums[0][r], sums[1][r], sums[2][r], sums[3][r]});
 }
 
-void product(const Product& product, int first_panel, int last_panel, int first_row, int last_row) {
+[[maybe_unused]] void product(const Product& product, int first_panel, int last_panel,
+                              int first_row, int last_row) {
   const int together = product.finish == Finish::kSwiglu ? 4 : 1;
   for (int panel = first_panel; panel < last_panel; panel += together) {
     int row = first_row;
@@ -263,7 +263,7 @@ void product(const Product& product, int first_panel, int last_panel, int first_
   }
 }
 
-Form form_of(Format format) {
+[[maybe_unused]] Form form_of(Format format) {
   return format == Format::kBfloat16 ? Form::kFloat32 : Form::kInt8;
 }
 

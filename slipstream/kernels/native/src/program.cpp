@@ -71,8 +71,8 @@ void Program::embed(const Matrix& table, int out) {
 }
 
 void Program::norm(int x, const float* weight, float eps, Domain domain, int out) {
-  operations_.push_back(std::make_unique<Norm>(*buffers_[x].rows, weight, eps, domain,
-                                               *buffers_[out].rows));
+  operations_.push_back(
+      std::make_unique<Norm>(*buffers_[x].rows, weight, eps, domain, *buffers_[out].rows));
 }
 
 void Program::product(const Matrix& matrix, int in, Finish finish, int residual, Domain domain,
@@ -88,8 +88,8 @@ void Program::attention(const Attention& attention, int qkv, int out) {
   operations_.push_back(std::make_unique<StoreKeys>(attention, from, to));
   operations_.push_back(std::make_unique<Attend>(attention, from, to));
   operations_.push_back(std::make_unique<Merge>(attention, from, to));
-  partial_floats_ = std::max(partial_floats_,
-                             size_t(attention.heads) * (attention.cache.head_dim + 2));
+  partial_floats_ =
+      std::max(partial_floats_, size_t(attention.heads) * (attention.cache.head_dim + 2));
 }
 
 void Program::prepare(StepState& state) {

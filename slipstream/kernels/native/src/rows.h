@@ -17,8 +17,7 @@ inline Ints round_to_ints(Floats x) {
 inline void store_bytes(int8_t* to, Ints low, Ints high) {
 #if defined(__AVX512F__)
   _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm512_cvtepi32_epi8((__m512i)low.part[0]));
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(to) + 1,
-                   _mm512_cvtepi32_epi8((__m512i)high.part[0]));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(to) + 1, _mm512_cvtepi32_epi8((__m512i)high.part[0]));
 #elif defined(__AVX2__)
   __m256i a = _mm256_packs_epi32((__m256i)low.part[0], (__m256i)low.part[1]);
   __m256i b = _mm256_packs_epi32((__m256i)high.part[0], (__m256i)high.part[1]);
@@ -40,8 +39,8 @@ inline void store_bfloat16(uint16_t* to, Floats value) {
   for (int i = 0; i < kLanes; ++i) to[i] = uint16_t(lanes[i]);
 }
 
-// One group of a row in the form of `out`. A byte is value / scale rounded to nearest, and the scale
-// the largest magnitude / 127.
+// One group of a row in the form of `out`. A byte is value / scale rounded to nearest, and the
+// scale the largest magnitude / 127.
 inline void write_group(Floats low, Floats high, const Rows& out, int row, int group) {
   const size_t place = size_t(row) * out.width + group * kGroup;
   if (out.form == Form::kFloat32) {

@@ -46,8 +46,7 @@ Team::~Team() {
   for (std::thread& worker : workers_) worker.join();
 }
 
-void Team::run(const std::vector<int>& tasks_of_stages,
-               const std::function<void(int, int)>& work) {
+void Team::run(const std::vector<int>& tasks_of_stages, const std::function<void(int, int)>& work) {
   const uint32_t run = run_.load() + 1;
   const int count = int(tasks_of_stages.size());
   // A worker may still be looking at the run before. It can only claim a task by replacing the very

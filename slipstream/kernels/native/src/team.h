@@ -13,8 +13,8 @@
 namespace slipstream {
 
 // Threads that work through the stages of a run together. Tasks are claimed one by one, and a stage
-// waits for tasks, never for threads: a thread that has lost its core holds up the others by no more
-// than the task it is in.
+// waits for tasks, never for threads: a thread that has lost its core holds up the others by no
+// more than the task it is in.
 class Team {
  public:
   static constexpr int kMostStages = 16384;

@@ -82,9 +82,9 @@ inline void store(int32_t* to, Ints value) {
   for (int i = 0; i < kRegisters; ++i) reinterpret_cast<IntsInMemory*>(to)[i] = value.part[i];
 }
 
-#define SLIPSTREAM_LANEWISE(Vector, op)                                               \
-  inline Vector operator op(Vector a, Vector b) {                                     \
-    return each_register<Vector>([&](int i) { return a.part[i] op b.part[i]; });      \
+#define SLIPSTREAM_LANEWISE(Vector, op)                                          \
+  inline Vector operator op(Vector a, Vector b) {                                \
+    return each_register<Vector>([&](int i) { return a.part[i] op b.part[i]; }); \
   }
 SLIPSTREAM_LANEWISE(Floats, +)
 SLIPSTREAM_LANEWISE(Floats, -)
@@ -105,7 +105,8 @@ inline Ints operator>>(Ints a, int bits) {  // keeps the sign
 }
 
 inline Floats fma(Floats a, Floats b, Floats c) {
-  return each_register<Floats>([&](int i) { return fma_register(a.part[i], b.part[i], c.part[i]); });
+  return each_register<Floats>(
+      [&](int i) { return fma_register(a.part[i], b.part[i], c.part[i]); });
 }
 
 inline Ints bits_of(Floats a) {
@@ -120,7 +121,8 @@ inline Floats to_floats(Ints a) {
 }
 // Towards zero; values must fit.
 inline Ints to_ints(Floats a) {
-  return each_register<Ints>([&](int i) { return __builtin_convertvector(a.part[i], IntRegister); });
+  return each_register<Ints>(
+      [&](int i) { return __builtin_convertvector(a.part[i], IntRegister); });
 }
 
 // All ones in lanes where a < b.
@@ -142,17 +144,17 @@ inline Floats absolute(Floats a) { return floats_of(bits_of(a) & splat(0x7ffffff
 // Sum and maximum of the sixteen lanes, always in this order: halves, quarters, pairs.
 template <typename Combine>
 inline float reduce(Floats value, Combine combine) {
-  float lanes[kLanes];
-  store(lanes, value);
-  for (int half = kLanes / 2; half > 0; half /= 2)
-    for (int i = 0; i < half; ++i) lanes[i] = combine(lanes[i], lanes[i + half]);
-  return lanes[0];
+  typedef float Quad __attribute__((vector_size(16)));
+  Quad quads[4];
+  std::memcpy(quads, &value, sizeof quads);
+  const Quad quad = combine(combine(quads[0], quads[2]), combine(quads[1], quads[3]));
+  return combine(combine(quad[0], quad[2]), combine(quad[1], quad[3]));
 }
 inline float sum_lanes(Floats value) {
-  return reduce(value, [](float a, float b) { return a + b; });
+  return reduce(value, [](auto a, auto b) { return a + b; });
 }
 inline float max_lanes(Floats value) {
-  return reduce(value, [](float a, float b) { return a < b ? b : a; });
+  return reduce(value, [](auto a, auto b) { return a < b ? b : a; });
 }
 
 // Sixteen bfloat16 values as floats, exactly.
@@ -185,7 +187,8 @@ inline Ints to_bfloat16(Floats value) {
 // Sixteen finite half-precision values as floats, exactly.
 inline Floats load_half(const uint16_t* from) {
 #if defined(__AVX512F__)
-  return Floats{{_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)))}};
+  return Floats{
+      {_mm512_maskz_cvtph_ps(0xffff, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)))}};
 #elif defined(__AVX2__)
   return each_register<Floats>([&](int i) {
     return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from) + i));
