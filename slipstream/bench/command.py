@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # the rest is imported where it is used, so that --help is qu
     from slipstream.bench.report import Result
 
 _LEVELS = ["1", "2", "5", "10", "30", "70", "100", "250"]
+_FAILED = 1  # the exit status when a level measured nothing
 _INTERRUPTED = 130  # the exit status of a program that Ctrl-C ended
 
 
@@ -55,7 +56,10 @@ def bench(
     ] = 0,
     timeout: Annotated[float, typer.Option(min=0.001, help="Seconds for one request.")] = 1800.0,
 ) -> None:
-    """Measure any OpenAI-compatible server at several numbers of requests in flight."""
+    """Measure any OpenAI-compatible server at several numbers of requests in flight.
+
+    Exit status 1: at some level every request failed.
+    """
     from slipstream.bench.client import RequestForm, Target
     from slipstream.bench.http import Endpoint
     from slipstream.bench.level import Load
@@ -87,6 +91,9 @@ def bench(
         json_file.write_text(json.dumps(document(info, results), indent=1) + "\n")
     if interrupted:
         raise typer.Exit(_INTERRUPTED)
+    if failed := [str(stats.concurrency) for _, stats in results if not stats.ok]:
+        _note(f"every request failed at concurrency {', '.join(failed)}")
+        raise typer.Exit(_FAILED)
 
 
 def _prepare(runner: asyncio.Runner, target: "Target") -> "Target":

@@ -88,6 +88,7 @@ class Connection(asyncio.Protocol):
         self._done: asyncio.Future[Response] | None = None
         self._response = Response()
         self._receive: Receive = lambda piece, now: None
+        self._streams = False  # the response in hand is a successful event stream
         self._now = 0.0
 
     async def exchange(self, request: bytes, receive: Receive) -> Response:
@@ -165,14 +166,15 @@ class Connection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         assert self._parser is not None
-        self._response.status = self._parser.get_status_code()
+        response = self._response
+        response.status = self._parser.get_status_code()
+        self._streams = response.event_stream and response.status == 200
 
     def on_body(self, body: bytes) -> None:
-        response = self._response
-        if response.event_stream and response.status == 200:
+        if self._streams:
             self._receive(body, self._now)
         else:
-            response.body += body
+            self._response.body += body
 
     def on_message_complete(self) -> None:
         assert self._parser is not None and self._transport is not None

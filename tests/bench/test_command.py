@@ -129,6 +129,17 @@ async def test_failures_are_shown() -> None:
     assert lines[2] == "      | 1 failed; the first: HTTP 500: told to fail"
 
 
+async def test_a_level_of_failures_only_ends_with_status_1(tmp_path: Path) -> None:
+    file = tmp_path / "out.json"
+    async with serving(status=lambda number: 400 if number > 33 else 200) as fake:
+        levels = ["--concurrency", "1", "2", "--max-tokens", "1"]
+        result = await asyncio.to_thread(invoke, "--url", fake.url, *levels, "--json", str(file))
+    assert result.exit_code == 1
+    assert result.stdout.splitlines()[2].endswith("| ok: 0/30")
+    assert result.stderr == "note: every request failed at concurrency 2\n"
+    assert len(json.loads(file.read_text())["levels"]) == 2
+
+
 async def test_ctrl_c_keeps_what_is_done(tmp_path: Path) -> None:
     file = tmp_path / "out.json"
     async with serving() as fake:
