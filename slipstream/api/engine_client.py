@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
-from typing import cast
+from typing import Protocol, cast
 
 import msgspec
 
@@ -29,8 +29,14 @@ class EngineDiedError(Exception):
     """The engine is gone; the message says why."""
 
 
-Arrival = tuple[float, Delta]
-"""When a delta came, in seconds of the event loop's clock, and the delta."""
+class Receiver(Protocol):
+    """Where the deltas of submitted choices go. Both methods are called from the event loop."""
+
+    def put(self, now: float, delta: Delta) -> None:
+        """Take a delta that came ``now``, in seconds of the event loop's clock."""
+
+    def wake(self) -> None:
+        """No more deltas will come; the client's ``failure`` says why."""
 
 
 class FrameReader:
@@ -53,64 +59,6 @@ class FrameReader:
         del self._buffer[:start]
 
 
-class Channel:
-    """What the engine sends for the choices of one HTTP request.
-
-    Deltas wait here until they are taken, at most ``max_tokens`` per choice, so a slow client
-    holds up nobody but itself.
-    """
-
-    def __init__(self, client: "EngineClient") -> None:
-        self._client = client
-        self._pending: dict[int, list[Arrival]] = {}
-        self._open: set[int] = set()
-        self._waiter: asyncio.Future[None] | None = None
-        self._patient = False  # whoever waits, waits for the end
-
-    def submit(self, token_ids: list[int], params: SamplingParams) -> int:
-        """Start one choice; its deltas carry the id that is returned."""
-        request_id = self._client.submit(self, token_ids, params)
-        self._open.add(request_id)
-        return request_id
-
-    async def receive(self, *, to_the_end: bool = False) -> dict[int, list[Arrival]]:
-        """All deltas that came since the last call, by id, at least one; or all that will come.
-
-        Raises EngineDiedError when no more will come.
-        """
-        self._patient = to_the_end
-        while not self._pending or (to_the_end and self._open):
-            if self._client.failure is not None:
-                raise EngineDiedError(self._client.failure)
-            self._waiter = asyncio.get_running_loop().create_future()
-            await self._waiter
-        pending, self._pending = self._pending, {}
-        return pending
-
-    def cancel(self, request_id: int) -> None:
-        """Nobody wants this choice any more; harmless when it has ended."""
-        if request_id in self._open:
-            self._open.remove(request_id)
-            self._client.cancel(request_id)
-
-    def close(self) -> None:
-        """Cancel whatever still runs."""
-        for request_id in tuple(self._open):
-            self.cancel(request_id)
-
-    def put(self, now: float, delta: Delta) -> None:
-        """Take a delta that came ``now``."""
-        if delta.finish is not None:
-            self._open.discard(delta.id)
-        self._pending.setdefault(delta.id, []).append((now, delta))
-        if not (self._patient and self._open):
-            self.wake()
-
-    def wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
-
-
 class EngineClient(asyncio.Protocol):
     """Speaks ``engine/messages.py`` over one connected stream socket."""
 
@@ -122,7 +70,7 @@ class EngineClient(asyncio.Protocol):
         self.failure: str | None = None
         self._loop = loop
         self._reader = FrameReader()
-        self._channels: dict[int, Channel] = {}
+        self._receivers: dict[int, Receiver] = {}
         self._commands: list[Submit | Cancel | Drain] = []
         self._next_id = 0
         self._transport: asyncio.Transport | None = None
@@ -130,20 +78,19 @@ class EngineClient(asyncio.Protocol):
     @property
     def in_flight(self) -> int:
         """Choices that the engine still runs or queues."""
-        return len(self._channels)
+        return len(self._receivers)
 
-    def channel(self) -> Channel:
-        return Channel(self)
-
-    def submit(self, channel: Channel, token_ids: list[int], params: SamplingParams) -> int:
+    def submit(self, receiver: Receiver, token_ids: list[int], params: SamplingParams) -> int:
+        """Start one choice; its deltas carry the id that is returned."""
         request_id = self._next_id
         self._next_id += 1
-        self._channels[request_id] = channel
+        self._receivers[request_id] = receiver
         self._send(Submit(request_id, token_ids, params))
         return request_id
 
     def cancel(self, request_id: int) -> None:
-        if self._channels.pop(request_id, None) is not None:
+        """Nobody wants this choice any more; harmless when it has ended."""
+        if self._receivers.pop(request_id, None) is not None:
             self._send(Cancel(request_id))
 
     def drain(self) -> None:
@@ -158,9 +105,9 @@ class EngineClient(asyncio.Protocol):
         if not self.ready.done():
             self.ready.set_exception(EngineDiedError(reason))
             self.ready.exception()  # somebody may have stopped waiting for it
-        for channel in set(self._channels.values()):
-            channel.wake()
-        self._channels.clear()
+        for receiver in set(self._receivers.values()):
+            receiver.wake()
+        self._receivers.clear()
 
     def close(self) -> None:
         if self._transport is not None:
@@ -204,10 +151,11 @@ class EngineClient(asyncio.Protocol):
 
     def _on_deltas(self, deltas: list[Delta]) -> None:
         now = self._loop.time()
+        receivers = self._receivers
         for delta in deltas:
             if delta.finish is None:
-                channel = self._channels.get(delta.id)
+                receiver = receivers.get(delta.id)
             else:
-                channel = self._channels.pop(delta.id, None)
-            if channel is not None:  # otherwise cancelled, and the engine did not know yet
-                channel.put(now, delta)
+                receiver = receivers.pop(delta.id, None)
+            if receiver is not None:  # otherwise cancelled, and the engine did not know yet
+                receiver.put(now, delta)

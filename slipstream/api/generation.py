@@ -1,14 +1,15 @@
 """One HTTP request's choices: submitted together, their tokens turned into pieces of text."""
 
+import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from slipstream.api.engine_client import Arrival, Channel
+from slipstream.api.engine_client import EngineClient, EngineDiedError
 from slipstream.api.metrics import Metrics
 from slipstream.api.output import Piece, TextOutput
 from slipstream.api.responses import PromptTokensDetails, SpeculationUsage, Usage
-from slipstream.engine.messages import Delta, TokenLogprobs
+from slipstream.engine.messages import Delta
 from slipstream.engine.params import SamplingParams
 
 
@@ -26,34 +27,43 @@ class ChoiceSpec:
 @dataclass(slots=True)
 class _Choice:
     index: int
-    spec: ChoiceSpec
+    output: TextOutput
+    counted: bool
     last_arrival: float | None = None  # seconds of the event loop's clock
 
 
 class Generation:
-    """Running choices. Whoever holds one calls ``close`` at the end, whatever happened."""
+    """Running choices. Whoever holds one calls ``close`` at the end, whatever happened.
+
+    What comes gathers here, at most ``max_tokens`` per choice, until it is taken, so a slow client
+    holds up nobody but itself.
+    """
 
     def __init__(
         self,
-        channel: Channel,
+        client: EngineClient,
         choices: Sequence[ChoiceSpec],
         metrics: Metrics,
         arrived: float,
     ) -> None:
         """``arrived`` is when the HTTP request came, in seconds of ``time.monotonic``."""
-        self._channel = channel
+        self._client = client
         self._metrics = metrics
         self._arrived = arrived
-        self._running: dict[int, _Choice] = {}
-        for index, spec in enumerate(choices):
-            request_id = channel.submit(spec.prompt, spec.params)
-            self._running[request_id] = _Choice(index, spec)
-        self.size = len(choices)
+        self._all = [
+            _Choice(index, spec.output, spec.counted) for index, spec in enumerate(choices)
+        ]
+        self._running = {
+            client.submit(self, spec.prompt, spec.params): choice
+            for choice, spec in zip(self._all, choices, strict=True)
+        }
+        self._news: dict[int, _Choice] = {}  # by index: something came that was not taken
+        self._waiter: asyncio.Future[None] | None = None
+        self._waits_for_all = False
         self._prompt_tokens = sum(len(spec.prompt) for spec in choices if spec.counted)
         self._cached_tokens = 0
         self._tokens = 0
         self._steps = 0  # of all choices together
-        self._cut_by_text = any(spec.output.may_stop for spec in choices)
 
     @property
     def done(self) -> bool:
@@ -64,86 +74,71 @@ class Generation:
 
         Raises EngineDiedError.
         """
-        pieces: dict[int, Piece] = {}
-        while not pieces:
-            self._take(await self._channel.receive(), pieces)
-        return pieces
+        while not self._news:
+            await self._wait()
+        news, self._news = self._news, {}
+        return {index: choice.output.take() for index, choice in news.items()}
 
     async def receive_all(self) -> list[Piece]:
-        """All that comes until the end, by index of choice.
-
-        No text is made before the end, and nobody is woken, unless a stop string could end a
-        choice sooner. Raises EngineDiedError.
-        """
-        whole = [Piece() for _ in range(self.size)]
+        """All choices from their start to their end, woken only then. Raises EngineDiedError."""
+        self._waits_for_all = True
         while self._running:
-            pieces: dict[int, Piece] = {}
-            self._take(await self._channel.receive(to_the_end=not self._cut_by_text), pieces)
-            for index, piece in pieces.items():
-                whole[index].extend(piece)
-        return whole
+            await self._wait()
+        return [choice.output.take() for choice in self._all]
 
     def usage(self) -> Usage:
         """Counts so far; the request's prompts are counted once each."""
+        accepted_length = round(self._tokens / self._steps, 4) if self._steps else 1.0
         return Usage(
-            prompt_tokens=self._prompt_tokens,
-            completion_tokens=self._tokens,
-            total_tokens=self._prompt_tokens + self._tokens,
-            prompt_tokens_details=PromptTokensDetails(self._cached_tokens),
-            slipstream=SpeculationUsage(
-                round(self._tokens / self._steps, 4) if self._steps else 1.0
-            ),
+            self._prompt_tokens,
+            self._tokens,
+            self._prompt_tokens + self._tokens,
+            PromptTokensDetails(self._cached_tokens),
+            SpeculationUsage(accepted_length),
         )
 
     def close(self) -> None:
         """Cancel what still runs."""
-        for _ in self._running:
+        for request_id in self._running:
+            self._client.cancel(request_id)
             self._ended("cancelled")
         self._running.clear()
-        self._channel.close()
 
-    def _take(self, arrivals: dict[int, list[Arrival]], pieces: dict[int, Piece]) -> None:
-        for request_id, of_choice in arrivals.items():
-            choice = self._running.get(request_id)
-            if choice is not None:  # otherwise cut by a stop string
-                pieces[choice.index] = self._feed(request_id, choice, of_choice)
+    def put(self, now: float, delta: Delta) -> None:
+        """See ``Receiver``."""
+        choice = self._running[delta.id]
+        output = choice.output
+        tokens = output.push(delta.token_ids, delta.logprobs, delta.finish)
+        if tokens:
+            self._count(choice, now, delta, tokens)
+        if output.finish_reason is not None:
+            del self._running[delta.id]
+            self._client.cancel(delta.id)  # a stop string: the engine does not know
+            self._ended(output.finish_reason)
+        self._news[choice.index] = choice
+        if not (self._waits_for_all and self._running):
+            self.wake()
 
-    def _feed(self, request_id: int, choice: _Choice, arrivals: list[Arrival]) -> Piece:
-        token_ids, logprobs, finish = _together([delta for _, delta in arrivals])
-        piece = choice.spec.output.feed(token_ids, logprobs, finish)
-        self._observe(choice, arrivals, len(piece.token_ids))
-        if piece.finish_reason is not None:
-            del self._running[request_id]
-            self._channel.cancel(request_id)  # a stop string: the engine does not know
-            self._ended(piece.finish_reason)
-        return piece
+    def wake(self) -> None:
+        """See ``Receiver``."""
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
-    def _observe(self, choice: _Choice, arrivals: list[Arrival], kept: int) -> None:
-        """Count the first ``kept`` tokens; a stop string cut off the others."""
-        self._tokens += kept
-        for now, delta in arrivals:
-            tokens = min(kept, len(delta.token_ids))
-            if not tokens:
-                continue
-            kept -= tokens
-            self._steps += 1
-            if choice.last_arrival is not None:
-                self._metrics.later_tokens(now - choice.last_arrival, tokens)
-            else:
-                self._metrics.first_token(now - self._arrived)
-                self._cached_tokens += delta.cached_tokens if choice.spec.counted else 0
-            choice.last_arrival = now
+    async def _wait(self) -> None:
+        if self._client.failure is not None:
+            raise EngineDiedError(self._client.failure)
+        self._waiter = asyncio.get_running_loop().create_future()
+        await self._waiter
+
+    def _count(self, choice: _Choice, now: float, delta: Delta, tokens: int) -> None:
+        self._tokens += tokens
+        self._steps += 1
+        if choice.last_arrival is not None:
+            self._metrics.later_tokens(now - choice.last_arrival, tokens)
+        else:
+            self._metrics.first_token(now - self._arrived)
+            self._cached_tokens += delta.cached_tokens if choice.counted else 0
+        choice.last_arrival = now
 
     def _ended(self, reason: str) -> None:
         self._metrics.choice_ended(reason, time.monotonic() - self._arrived)
-
-
-def _together(deltas: list[Delta]) -> tuple[list[int], list[TokenLogprobs] | None, str | None]:
-    """Tokens, log probabilities and end of consecutive deltas of one choice."""
-    last = deltas[-1]
-    if len(deltas) == 1:
-        return last.token_ids, last.logprobs, last.finish
-    token_ids = [token for delta in deltas for token in delta.token_ids]
-    if last.logprobs is None:
-        return token_ids, None, last.finish
-    return token_ids, [entry for delta in deltas for entry in delta.logprobs or ()], last.finish

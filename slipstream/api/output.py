@@ -1,18 +1,18 @@
 """Tokens become text: stop strings, held-back text, and where exactly a choice ends.
 
-Pure: one ``TextOutput`` per choice is fed what the engine emitted, whatever the number of tokens
+Pure: one ``TextOutput`` per choice takes what the engine emitted, whatever the number of tokens
 per step, and gives the same text, tokens and log probabilities for any such cutting.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from slipstream.engine.messages import TokenLogprobs
 from slipstream.models.detokenizer import Detokenizer
 
 
-@dataclass(slots=True)
-class Piece:
+class Piece(msgspec.Struct):
     """What one or several steps added to a choice.
 
     ``text`` may lag behind ``token_ids`` while it might still turn into a stop string. Where log
@@ -21,20 +21,11 @@ class Piece:
     """
 
     text: str = ""
-    token_ids: list[int] = field(default_factory=list)
-    logprobs: list[TokenLogprobs] = field(default_factory=list)
-    text_offsets: list[int] = field(default_factory=list)
+    token_ids: list[int] = []
+    logprobs: list[TokenLogprobs] = []
+    text_offsets: list[int] = []
     finish_reason: str | None = None  # "stop" or "length"
     stop_reason: str | int | None = None  # the stop string or stop token id
-
-    def extend(self, later: "Piece") -> None:
-        """Append what came after this piece."""
-        self.text += later.text
-        self.token_ids += later.token_ids
-        self.logprobs += later.logprobs
-        self.text_offsets += later.text_offsets
-        self.finish_reason = later.finish_reason
-        self.stop_reason = later.stop_reason
 
 
 class TextOutput:
@@ -49,27 +40,34 @@ class TextOutput:
         self._stop = stop
         self._held = ""  # may become a stop string
         self._length = 0  # characters so far, the held ones included
-        self.finished = False
+        self._piece = Piece()  # not taken yet
+        self._textless = False  # the text of its tokens is still to be made
 
     @property
-    def may_stop(self) -> bool:
-        """Whether text can end the choice before the engine does."""
-        return bool(self._stop)
+    def finish_reason(self) -> str | None:
+        """Why the piece that is to be taken is the choice's last, if it is."""
+        return self._piece.finish_reason
 
-    def feed(
+    def push(
         self,
         token_ids: Sequence[int],
         logprobs: Sequence[TokenLogprobs] | None = None,
         finish: str | None = None,
-    ) -> Piece:
-        """What ``token_ids`` add; after a stop string the rest of them is dropped.
+    ) -> int:
+        """Add tokens; how many of them count: after a stop string the rest is dropped.
 
         ``finish`` is the engine's: with "stop" the last token is a stop token, which is counted
         but not shown.
         """
+        piece = self._piece
         if not self._stop and logprobs is None:
-            return self._feed_plainly(token_ids, finish)
-        piece = Piece()
+            # No single token matters, so text can wait until somebody wants it.
+            piece.token_ids += token_ids
+            piece.finish_reason = finish
+            if finish == "stop":
+                piece.stop_reason = token_ids[-1]
+            self._textless = True
+            return len(token_ids)
         last = len(token_ids) - 1
         for index, token_id in enumerate(token_ids):
             piece.token_ids.append(token_id)
@@ -79,22 +77,25 @@ class TextOutput:
             if finish == "stop" and index == last:
                 piece.stop_reason = token_id
             elif self._append(self._detokenizer.push((token_id,)), piece):
-                return piece
+                return index + 1
         if finish is not None:
             self._end(finish, piece)
+        return len(token_ids)
+
+    def take(self) -> Piece:
+        """What was added since the last call."""
+        piece, self._piece = self._piece, Piece()
+        if self._textless:
+            self._make_text(piece)
         return piece
 
-    def _feed_plainly(self, token_ids: Sequence[int], finish: str | None) -> Piece:
-        """As ``feed`` where no single token matters: text is made of all of them at once."""
-        shown, stop_reason = token_ids, None
-        if finish == "stop":
-            shown, stop_reason = token_ids[:-1], token_ids[-1]
-        text = self._detokenizer.push(shown)
-        if finish is not None:
-            text += self._detokenizer.finish()
-            self.finished = True
-        self._length += len(text)
-        return Piece(text, list(token_ids), finish_reason=finish, stop_reason=stop_reason)
+    def _make_text(self, piece: Piece) -> None:
+        """The text of a piece's tokens, of all at once."""
+        shown = piece.token_ids if piece.stop_reason is None else piece.token_ids[:-1]
+        piece.text = self._detokenizer.push(shown)
+        if piece.finish_reason is not None:
+            piece.text += self._detokenizer.finish()
+        self._textless = False
 
     def _append(self, text: str, piece: Piece) -> bool:
         """Add ``text``, as far as it is safe to show; True when a stop string ended the choice."""
@@ -108,7 +109,6 @@ class TextOutput:
             at, stop = min(found)
             piece.text += text[:at]
             piece.finish_reason, piece.stop_reason = "stop", stop
-            self.finished = True
             return True
         safe = min((_partial(text, stop) for stop in self._stop), default=len(text))
         piece.text += text[:safe]
@@ -120,7 +120,6 @@ class TextOutput:
             return
         piece.text += self._held
         piece.finish_reason = finish
-        self.finished = True
 
 
 def _partial(text: str, stop: str) -> int:

@@ -81,7 +81,7 @@ class Service:
             for index, params in enumerate(sampling_params(request, len(prompt), seed, self.limits))
         ]
         self._check_room(len(choices))
-        return Generation(self.client.channel(), choices, self.metrics, arrived)
+        return Generation(self.client, choices, self.metrics, arrived)
 
     def check_choices(self, choices: int) -> None:
         """Raises ApiError for more choices (prompts times n) than an idle server would take."""

@@ -6,14 +6,14 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 from fastapi import Request, Response
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 from starlette.types import Receive, Scope, Send
 
 from slipstream.api.engine_client import EngineDiedError
 from slipstream.api.errors import ApiError, error_body
 from slipstream.api.generation import Generation
 from slipstream.api.output import Piece
-from slipstream.api.responses import Answer, Choice, Envelope, Usage
+from slipstream.api.responses import Answer, Choice, Envelope
 from slipstream.api.schemas import SamplingRequest, StreamOptions
 
 T = TypeVar("T")
@@ -80,15 +80,20 @@ class _Events:
     def __init__(
         self, generation: Generation, shape: Shape, envelope: Envelope, body: SamplingRequest
     ) -> None:
+        options = body.stream_options or StreamOptions()
         self._generation = generation
         self._shape = shape
-        self._envelope = envelope
-        self._options = body.stream_options or StreamOptions()
+        self._include_usage = options.include_usage
+        self._continuous_usage = options.continuous_usage_stats
         # Where more than text is shown, a step that shows no text yet is news, too.
         self._all_steps = (
-            self._options.continuous_usage_stats
+            self._continuous_usage
             or body.return_token_ids
             or getattr(body, "logprobs", None) not in (None, False)
+        )
+        # One document for all events, which differ in choices and usage only.
+        self._chunk = envelope.answer(
+            shape.chunk_object, [], None if self._include_usage else UNSET
         )
 
     def of(self, pieces: dict[int, Piece]) -> bytes:
@@ -98,23 +103,22 @@ class _Events:
     def last(self) -> bytes:
         """What follows when all choices have ended."""
         usage = b""
-        if self._options.include_usage:
-            usage = self._encode([], self._generation.usage())
+        if self._include_usage:
+            self._chunk.choices = []
+            self._chunk.usage = self._generation.usage()
+            usage = self._encoded()
         return usage + b"data: [DONE]\n\n"
 
     def _event(self, index: int, piece: Piece) -> bytes:
         if not (piece.text or piece.finish_reason or self._all_steps):
             return b""
-        usage: Usage | UnsetType | None = UNSET
-        if self._options.continuous_usage_stats:
-            usage = self._generation.usage()
-        elif self._options.include_usage:
-            usage = None
-        return self._encode([self._shape.chunk(index, piece)], usage)
+        self._chunk.choices = [self._shape.chunk(index, piece)]
+        if self._continuous_usage:
+            self._chunk.usage = self._generation.usage()
+        return self._encoded()
 
-    def _encode(self, choices: list[Choice], usage: Usage | UnsetType | None) -> bytes:
-        chunk = self._envelope.answer(self._shape.chunk_object, choices, usage)
-        return b"data: " + _encode(chunk) + b"\n\n"
+    def _encoded(self) -> bytes:
+        return b"data: " + _encode(self._chunk) + b"\n\n"
 
 
 class EventStream(Response):

@@ -34,16 +34,19 @@ class ByteDetokenizer:
 
 def run(steps: list[list[int]], stop: list[str], finish: str = "length") -> tuple[Piece, list[str]]:
     """Everything put together, and the text of each step."""
-    output = TextOutput(ByteDetokenizer(), stop)
-    whole, texts = Piece(), []
+    whole, texts = TextOutput(ByteDetokenizer(), stop), []
+    single = TextOutput(ByteDetokenizer(), stop)
     for number, step in enumerate(steps):
         logprobs = [TokenLogprobs(-float(token), []) for token in step]
-        piece = output.feed(step, logprobs, finish if number == len(steps) - 1 else None)
-        whole.extend(piece)
+        end = finish if number == len(steps) - 1 else None
+        kept = whole.push(step, logprobs, end)
+        assert kept == single.push(step, logprobs, end)
+        piece = single.take()
+        assert len(piece.token_ids) == kept
         texts.append(piece.text)
-        if output.finished:
+        if whole.finish_reason:
             break
-    return whole, texts
+    return whole.take(), texts
 
 
 def test_a_stop_string_cuts_text_tokens_and_logprobs_inside_a_step() -> None:
@@ -72,7 +75,8 @@ def test_a_shorter_stop_string_inside_the_beginning_of_a_longer_one() -> None:
 
 def test_a_stop_token_is_counted_and_not_shown() -> None:
     output = TextOutput(ByteDetokenizer(), ["never"])
-    piece = output.feed([*b"hi n", END], finish="stop")
+    assert output.push([*b"hi n", END], finish="stop") == 5
+    piece = output.take()
     assert piece.text == "hi n"
     assert piece.token_ids == [*b"hi n", END]
     assert (piece.finish_reason, piece.stop_reason) == ("stop", END)
