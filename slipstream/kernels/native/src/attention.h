@@ -25,12 +25,6 @@ constexpr int kExpandQueries = 8;
 
 constexpr float kMinusInfinity = -__builtin_inff();
 
-inline float exponential(float x) {
-  float lanes[kLanes];
-  store(lanes, exponential(splat(x)));
-  return lanes[0];
-}
-
 // One head of one row, and what has been summed of its context so far.
 struct Query {
   const float* vector;  // [head_dim], rotated and scaled
@@ -38,28 +32,38 @@ struct Query {
   int last;             // place of the row's own position in this block, or beyond
 };
 
+// f(0), f(1), ...: written out, so that the arrays which f indexes are registers.
+template <int kTimes, typename Function>
+inline void repeat(Function f) {
+#pragma GCC unroll 8
+  for (int i = 0; i < kTimes; ++i) f(i);
+}
+
 template <int kCount, typename Element>
 inline void score(const Block<Element>& block, int head_dim, const Query* queries,
                   float (*scores)[kBlock]) {
   for (int lane = 0; lane < kBlock; lane += kSpan * kLanes) {
-    Floats sums[kCount][kSpan] = {};
+    Floats sums[kCount][kSpan];
+    repeat<kCount>([&](int q) { repeat<kSpan>([&](int s) { sums[q][s] = splat(0.0f); }); });
     for (int i = 0; i < head_dim; ++i) {
       Floats keys[kSpan];
-      for (int s = 0; s < kSpan; ++s)
-        keys[s] = load_elements(block.keys + i * kBlock + lane + s * kLanes);
-      for (int q = 0; q < kCount; ++q) {
-        Floats query = splat(queries[q].vector[i]);
-        for (int s = 0; s < kSpan; ++s) sums[q][s] = fma(query, keys[s], sums[q][s]);
-      }
+      const Element* from = block.keys + i * kBlock + lane;
+      repeat<kSpan>([&](int s) { keys[s] = load_elements(from + s * kLanes); });
+      repeat<kCount>([&](int q) {
+        const Floats query = splat(queries[q].vector[i]);
+        repeat<kSpan>([&](int s) { sums[q][s] = fma(query, keys[s], sums[q][s]); });
+      });
     }
-    for (int q = 0; q < kCount; ++q)
-      for (int s = 0; s < kSpan; ++s) store(scores[q] + lane + s * kLanes, sums[q][s]);
+    repeat<kCount>([&](int q) {
+      repeat<kSpan>([&](int s) { store(scores[q] + lane + s * kLanes, sums[q][s]); });
+    });
   }
 }
 
-// Turns one query's scores into weights; returns by what its earlier sums must be multiplied.
+// Turns one query's scores into weights and returns their sum. `change` is the maximum so far less
+// the new one.
 inline float weigh(float* scores, const float* key_scales, const float* value_scales,
-                   const Query& query, int head_dim) {
+                   const Query& query, int head_dim, float* change) {
   alignas(64) static constexpr float kPlaces[kLanes] = {0, 1, 2,  3,  4,  5,  6,  7,
                                                         8, 9, 10, 11, 12, 13, 14, 15};
   Floats parts[2];
@@ -70,18 +74,17 @@ inline float weigh(float* scores, const float* key_scales, const float* value_sc
     parts[s] = select(later, splat(kMinusInfinity), parts[s]);
   }
   float& largest = query.sums[head_dim];
-  float& sum = query.sums[head_dim + 1];
   const float before = largest;
   const float here = max_lanes(maximum(parts[0], parts[1]));
   largest = before < here ? here : before;
+  *change = before - largest;
   for (Floats& part : parts) part = exponential(part - splat(largest));
-  const float correction = exponential(before - largest);
-  sum = sum * correction + sum_lanes(parts[0] + parts[1]);
+  const float sum = sum_lanes(parts[0] + parts[1]);
   for (int s = 0; s < 2; ++s) {
     if (value_scales) parts[s] = parts[s] * load(value_scales + s * kLanes);
     store(scores + s * kLanes, parts[s]);
   }
-  return correction;
+  return sum;
 }
 
 // Adds the weighted values of `positions` positions, for kSpans * kLanes dimensions.
@@ -90,36 +93,45 @@ inline void add_values(const Element* values, int head_dim, int positions, int d
                        const Query* queries, const float (*weights)[kBlock],
                        const float* corrections) {
   Floats sums[kCount][kSpans];
-  for (int q = 0; q < kCount; ++q)
-    for (int s = 0; s < kSpans; ++s)
-      sums[q][s] = load(queries[q].sums + dimension + s * kLanes) * splat(corrections[q]);
+  repeat<kCount>([&](int q) {
+    const Floats correction = splat(corrections[q]);
+    const float* from = queries[q].sums + dimension;
+    repeat<kSpans>([&](int s) { sums[q][s] = load(from + s * kLanes) * correction; });
+  });
   for (int p = 0; p < positions; ++p) {
     Floats value[kSpans];
-    for (int s = 0; s < kSpans; ++s)
-      value[s] = load_elements(values + p * head_dim + dimension + s * kLanes);
-    for (int q = 0; q < kCount; ++q) {
-      Floats weight = splat(weights[q][p]);
-      for (int s = 0; s < kSpans; ++s) sums[q][s] = fma(weight, value[s], sums[q][s]);
-    }
+    const Element* from = values + p * head_dim + dimension;
+    repeat<kSpans>([&](int s) { value[s] = load_elements(from + s * kLanes); });
+    repeat<kCount>([&](int q) {
+      const Floats weight = splat(weights[q][p]);
+      repeat<kSpans>([&](int s) { sums[q][s] = fma(weight, value[s], sums[q][s]); });
+    });
   }
   // Positions after a row's own have weight 0 and can change nothing but the sign of a zero; adding
   // zero makes all zeros positive.
-  for (int q = 0; q < kCount; ++q)
-    for (int s = 0; s < kSpans; ++s)
-      store(queries[q].sums + dimension + s * kLanes, sums[q][s] + splat(0.0f));
+  repeat<kCount>([&](int q) {
+    float* to = queries[q].sums + dimension;
+    repeat<kSpans>([&](int s) { store(to + s * kLanes, sums[q][s] + splat(0.0f)); });
+  });
 }
 
 template <int kCount, typename Element>
 void attend_queries(const Block<Element>& block, int head_dim, const Query* queries) {
   alignas(64) float scores[kCount][kBlock];
-  float corrections[kCount];
+  float corrections[kLanes] = {}, sums[kCount];
   score<kCount>(block, head_dim, queries, scores);
   int positions = 0;
   for (int q = 0; q < kCount; ++q) {
-    corrections[q] = weigh(scores[q], block.key_scales, block.value_scales, queries[q], head_dim);
+    sums[q] = weigh(scores[q], block.key_scales, block.value_scales, queries[q], head_dim,
+                    corrections + q);
     positions = queries[q].last < positions ? positions : queries[q].last + 1;
   }
   if (positions > kBlock) positions = kBlock;
+  store(corrections, exponential(load(corrections)));
+  for (int q = 0; q < kCount; ++q) {
+    float& sum = queries[q].sums[head_dim + 1];
+    sum = sum * corrections[q] + sums[q];
+  }
   int dimension = 0;
   for (; dimension + kSpan * kLanes <= head_dim; dimension += kSpan * kLanes)
     add_values<kCount, kSpan>(block.values, head_dim, positions, dimension, queries, scores,
@@ -147,6 +159,20 @@ struct Group {
     const int head = kv_head * share() + of_share;
     const float* qkv = attention.qkv + size_t(row) * attention.qkv_stride;
     return {qkv + head * attention.cache.head_dim, sums(row, head), step.positions[row] - start};
+  }
+  const uint8_t* page(int number) const {
+    return attention.cache.block(attention.layer, number, kv_head);
+  }
+  // Asks for the block that holds a row's `position`, if there is one.
+  void prefetch(int row, int position) const {
+    if (position > step.positions[row] || position >= (segment + 1) * kSegment) return;
+    const int request = step.request_of[row];
+    const int in_tail = position - step.tail_starts[request];
+    const uint8_t* block =
+        in_tail < 0
+            ? page(step.page_tables[size_t(request) * step.page_table_width + position / kBlock])
+            : page(step.tail_slots[size_t(row) * step.tail_width + in_tail] / kBlock);
+    for (size_t i = 0; i < attention.cache.block_bytes(); i += 64) __builtin_prefetch(block + i);
   }
 };
 
@@ -181,6 +207,7 @@ Block<float> expand(const Block<Element>& block, int head_dim, float* to) {
 template <typename Element>
 void attend_block(const Group& group, const uint8_t* data, int start, int first, int last) {
   const int head_dim = group.attention.cache.head_dim;
+  group.prefetch(last, start + kBlock);
   const Block<Element> block = block_at<Element>(data, head_dim);
   if ((last + 1 - first) * group.share() < kExpandQueries)
     return attend_rows(group, block, start, first, last);
@@ -193,16 +220,15 @@ void attend_block(const Group& group, const uint8_t* data, int start, int first,
 template <typename Element>
 const uint8_t* gather(const Group& group, const int32_t* slots, int count, uint8_t* copy) {
   const Cache& cache = group.attention.cache;
-  const int layer = group.attention.layer;
   const int page = slots[0] / kBlock;
-  const uint8_t* block = cache.block(layer, page, group.kv_head);
+  const uint8_t* block = group.page(page);
   bool copied = false;
   for (int lane = 0; lane < count; ++lane) {
     if (slots[lane] == page * kBlock + lane) continue;
     if (!copied) std::memcpy(copy, block, cache.block_bytes());
     copied = true;
-    copy_lane<Element>(cache.block(layer, slots[lane] / kBlock, group.kv_head),
-                       slots[lane] % kBlock, copy, lane, cache.head_dim);
+    copy_lane<Element>(group.page(slots[lane] / kBlock), slots[lane] % kBlock, copy, lane,
+                       cache.head_dim);
   }
   return copied ? copy : block;
 }
@@ -232,10 +258,7 @@ void attend_tile(const Group& group, const Tile& tile, int start, int end) {
   const int32_t* pages = step.page_tables + size_t(request) * step.page_table_width;
   const int tail_start = step.tail_starts[request];
   for (int block = start; block < end && block < tail_start; block += kBlock)
-    attend_block<Element>(
-        group,
-        group.attention.cache.block(group.attention.layer, pages[block / kBlock], group.kv_head),
-        block, tile.first, tile.last);
+    attend_block<Element>(group, group.page(pages[block / kBlock]), block, tile.first, tile.last);
   for (int first = tile.first, row = first; row <= tile.last; ++row) {
     if (row < tile.last && step.follows[row + 1]) continue;
     attend_tail<Element>(group, start, end, first, row);
@@ -259,6 +282,12 @@ void attend(const Attention& attention, const Step& step, const Tile& tile, int 
     attend_tile<uint16_t>(group, tile, start, start + kSegment);
   else
     attend_tile<int8_t>(group, tile, start, start + kSegment);
+}
+
+inline float exponential(float x) {
+  float lanes[kLanes];
+  store(lanes, exponential(splat(x)));
+  return lanes[0];
 }
 
 // The merged row takes the place of its partial results: head h's values end before those of head

@@ -77,44 +77,49 @@ inline void rotate_head(float* x, int head_dim, const float* cosines, const floa
   }
 }
 
-// Slots hold neither NaN nor infinity, whatever a model does: 0 times either would be NaN.
-inline float storable(float x) {
-  constexpr float kLargest = 3.3895314e38f;  // of bfloat16
-  float below = x < kLargest ? x : kLargest;
-  return below > -kLargest ? below : -kLargest;
+inline Floats clamp(Floats x, float limit) {  // NaN becomes the limit
+  const Floats below = select(less(x, splat(limit)), x, splat(limit));
+  return select(less(splat(-limit), below), below, splat(-limit));
 }
 
-// One head's keys or values of one slot, `stride` elements apart.
-inline void store_head(const float* x, int head_dim, uint16_t* to, int stride, float*) {
-  for (int i = 0; i < head_dim; ++i) to[i * stride] = to_bfloat16(storable(x[i]));
+// Slots hold neither NaN nor infinity, whatever a model does: 0 times either would be NaN.
+inline Floats load_finite(const float* from) {
+  return clamp(load(from), 3.3895314e38f);  // the largest bfloat16
 }
-inline void store_head(const float* x, int head_dim, int8_t* to, int stride, float* scale) {
-  float largest = 0;
-  for (int i = 0; i < head_dim; ++i) {
-    float magnitude = __builtin_fabsf(storable(x[i]));
-    largest = largest < magnitude ? magnitude : largest;
-  }
-  *scale = largest / 127;
-  for (int i = 0; i < head_dim; ++i) {
-    float level = *scale > 0 ? storable(x[i]) / *scale : 0;
-    // Only a subnormal scale, which has few bits, gives levels that are too large.
-    level = level < 127 ? level : 127;
-    level = level > -127 ? level : -127;
-    // Adding and taking away 1.5 * 2^23 rounds to nearest, ties to even.
-    to[i * stride] = int8_t((level + 12582912.0f) - 12582912.0f);
-  }
+
+// One head's keys or values as they are stored; writes up to a multiple of kGroup.
+inline void encode(const float* x, int head_dim, uint16_t* to, float*) {
+  for (int i = 0; i < head_dim; i += kLanes) store_bfloat16(to + i, load_finite(x + i));
+}
+inline void encode(const float* x, int head_dim, int8_t* to, float* scale) {
+  Floats largest = splat(0.0f);
+  for (int i = 0; i < head_dim; i += kLanes)
+    largest = maximum(largest, absolute(load_finite(x + i)));
+  *scale = max_lanes(largest) / 127;
+  // Only a subnormal scale, which has few bits, gives levels beyond 127.
+  const auto levels = [&](int i) {
+    if (i >= head_dim || *scale == 0) return splat(int32_t(0));
+    return round_to_ints(clamp(load_finite(x + i) / splat(*scale), 127));
+  };
+  for (int i = 0; i < head_dim; i += kGroup) store_bytes(to + i, levels(i), levels(i + kLanes));
 }
 
 template <typename Element>
 void store_slot(const Cache& cache, int layer, int slot, const float* keys, const float* values) {
   const int lane = slot % kBlock, head_dim = cache.head_dim;
+  Element encoded[kMaxHeadDim];
   for (int head = 0; head < cache.kv_heads; ++head) {
-    uint8_t* data = cache.block(layer, slot / kBlock, head);
-    Element* to = reinterpret_cast<Element*>(data);
-    float* scales = reinterpret_cast<float*>(to + 2 * kBlock * head_dim) + lane;
-    store_head(keys + head * head_dim, head_dim, to + lane, kBlock, scales);
-    to += (kBlock + lane) * head_dim;
-    store_head(values + head * head_dim, head_dim, to, 1, scales + kBlock);
+    Element* to = reinterpret_cast<Element*>(cache.block(layer, slot / kBlock, head));
+    float scales[2];
+    encode(keys + head * head_dim, head_dim, encoded, &scales[0]);
+    for (int i = 0; i < head_dim; ++i) to[i * kBlock + lane] = encoded[i];
+    encode(values + head * head_dim, head_dim, encoded, &scales[1]);
+    to += kBlock * head_dim;
+    std::memcpy(to + lane * head_dim, encoded, head_dim * sizeof(Element));
+    if (sizeof(Element) > 1) continue;
+    float* of_block = reinterpret_cast<float*>(to + kBlock * head_dim);
+    of_block[lane] = scales[0];
+    of_block[kBlock + lane] = scales[1];
   }
 }
 
