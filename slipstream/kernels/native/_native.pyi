@@ -38,6 +38,8 @@ class PackedMatrix:
     @property
     def nbytes(self) -> int: ...
     @property
+    def multiply_adds(self) -> int: ...  # of one row
+    @property
     def format(self) -> int: ...
 
 class KVCache:

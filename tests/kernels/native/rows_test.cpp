@@ -8,7 +8,7 @@
 namespace slipstream::test {
 namespace {
 
-constexpr Form kForms[] = {Form::kFloat32, Form::kBfloat16, Form::kInt8};
+constexpr Form kForms[] = {Form::kFloat32, Form::kBfloat16, Form::kInt8, Form::kInt16};
 constexpr int kWidths[] = {1, 15, 16, 31, 32, 33, 100, 576, 1536};
 
 int padded(int width) { return (width + kGroup - 1) / kGroup * kGroup; }
@@ -64,7 +64,7 @@ void test_convert(const KernelSet& kernels, Form form, int width) {
       check_int8_group(out.rows(), 1, group, x.data() + group * kGroup);
 }
 
-// Ties of bfloat16 go to even; bytes of int8 to the nearest, here with a step of exactly 1.
+// Ties of bfloat16 go to even; integers to the nearest, here with a step of exactly 1.
 void test_convert_ties(const KernelSet& kernels) {
   std::vector<float> x(kGroup);
   for (int i = 0; i < kGroup; ++i) x[i] = (i % 2 ? -1 : 1) * (1 + (2 * i + 1) * 0x1p-8f);
@@ -73,6 +73,9 @@ void test_convert_ties(const KernelSet& kernels) {
   for (int i = 0; i < kGroup; ++i) x[i] = float(i % 2 ? 127 - i : i - 127);
   OwnedRows bytes(kernels, Form::kInt8, x, kGroup);
   for (int i = 0; i < kGroup; ++i) CHECK_EQUAL(bytes.value(0, i), double(x[i]));
+  for (int i = 0; i < kGroup; ++i) x[i] = float(i % 2 ? 32767 - 1000 * i : 1001 * i - 32767);
+  OwnedRows shorts(kernels, Form::kInt16, x, kGroup);
+  for (int i = 0; i < kGroup; ++i) CHECK_EQUAL(shorts.value(0, i), double(x[i]));
 }
 
 // A sum of n squares in sixteen chains rounds each square and each of n / 16 sums, then four sums

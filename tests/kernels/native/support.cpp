@@ -57,18 +57,23 @@ void RandomMatrix::fill_integers(Random& random, int panel, int group, uint8_t* 
   }
 }
 
-OwnedRows::OwnedRows(Form form, int rows, int width)
-    : rows_{form, width, nullptr, nullptr, nullptr, nullptr, nullptr} {
-  const size_t values = size_t(rows) * width;
+OwnedRows::OwnedRows(Form form, int rows, int width) {
+  // Kernels may read whole tiles of rows.
+  const size_t values = size_t(rows + kTileRows - 1) / kTileRows * kTileRows * width;
   if (form == Form::kFloat32) floats_.resize(values);
   if (form == Form::kBfloat16) halves_.resize(values);
-  if (form == Form::kInt8) {
-    bytes_.resize(values);
-    scales_.resize(values / kGroup);
-    sums_.resize(values / kGroup);
-  }
-  rows_ = {form,          width,          floats_.data(), halves_.data(),
-           bytes_.data(), scales_.data(), sums_.data()};
+  if (form == Form::kInt8) bytes_.resize(values);
+  if (form == Form::kInt8) sums_.resize(values / kGroup);
+  if (form == Form::kInt16) shorts_.resize(values);
+  if (form == Form::kInt8 || form == Form::kInt16) scales_.resize(values / kGroup);
+  rows_.form = form;
+  rows_.width = width;
+  rows_.floats = floats_.data();
+  rows_.halves = halves_.data();
+  rows_.shorts = shorts_.data();
+  rows_.bytes = bytes_.data();
+  rows_.scales = scales_.data();
+  rows_.sums = sums_.data();
 }
 
 OwnedRows::OwnedRows(const KernelSet& kernels, Form form, const std::vector<float>& floats,
@@ -82,11 +87,13 @@ double OwnedRows::value(int row, int i) const {
   const size_t place = size_t(row) * rows_.width + i;
   if (rows_.form == Form::kFloat32) return floats_[place];
   if (rows_.form == Form::kBfloat16) return bfloat16_value(halves_[place]);
-  return double(bytes_[place]) * scales_[place / kGroup];
+  if (rows_.form == Form::kInt8) return double(bytes_[place]) * scales_[place / kGroup];
+  constexpr int kPlaces[] = {0, 2, 1, 3};  // of a quad's inputs
+  return double(shorts_[place - i % 4 + kPlaces[i % 4]]) * scales_[place / kGroup];
 }
 
 double OwnedRows::step(int row, int i) const {
-  return rows_.form == Form::kInt8 ? scales_[(size_t(row) * rows_.width + i) / kGroup] : 0;
+  return scales_.empty() ? 0 : scales_[(size_t(row) * rows_.width + i) / kGroup];
 }
 
 // Calls visit(vector, other's vector, values per row) for each buffer.
@@ -95,14 +102,15 @@ static void each_buffer(Mine& mine, Other& other, int width, Visit visit) {
   visit(std::get<0>(mine), std::get<0>(other), width);
   visit(std::get<1>(mine), std::get<1>(other), width);
   visit(std::get<2>(mine), std::get<2>(other), width);
-  visit(std::get<3>(mine), std::get<3>(other), width / kGroup);
+  visit(std::get<3>(mine), std::get<3>(other), width);
   visit(std::get<4>(mine), std::get<4>(other), width / kGroup);
+  visit(std::get<5>(mine), std::get<5>(other), width / kGroup);
 }
 
 bool OwnedRows::same_row(int row, const OwnedRows& other, int other_row) const {
-  const auto mine = std::tie(floats_, halves_, bytes_, scales_, sums_);
-  const auto others =
-      std::tie(other.floats_, other.halves_, other.bytes_, other.scales_, other.sums_);
+  const auto mine = std::tie(floats_, halves_, shorts_, bytes_, scales_, sums_);
+  const auto others = std::tie(other.floats_, other.halves_, other.shorts_, other.bytes_,
+                               other.scales_, other.sums_);
   bool same = true;
   each_buffer(mine, others, rows_.width, [&](const auto& a, const auto& b, size_t count) {
     if (a.empty()) return;
@@ -112,8 +120,9 @@ bool OwnedRows::same_row(int row, const OwnedRows& other, int other_row) const {
 }
 
 void OwnedRows::copy_row(int row, const OwnedRows& from, int from_row) {
-  const auto mine = std::tie(floats_, halves_, bytes_, scales_, sums_);
-  const auto others = std::tie(from.floats_, from.halves_, from.bytes_, from.scales_, from.sums_);
+  const auto mine = std::tie(floats_, halves_, shorts_, bytes_, scales_, sums_);
+  const auto others =
+      std::tie(from.floats_, from.halves_, from.shorts_, from.bytes_, from.scales_, from.sums_);
   each_buffer(mine, others, rows_.width, [&](auto& a, const auto& b, size_t count) {
     if (!a.empty()) std::copy_n(&b[from_row * count], count, &a[row * count]);
   });

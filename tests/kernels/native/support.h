@@ -75,7 +75,7 @@ class RandomMatrix {
   std::vector<double> minimums_;  // [outputs, inputs]
 };
 
-// Rows with buffers of exactly the size that their form needs.
+// Rows with buffers of just the size that their form needs.
 class OwnedRows {
  public:
   OwnedRows(Form form, int rows, int width);
@@ -84,28 +84,30 @@ class OwnedRows {
 
   const Rows& rows() const { return rows_; }
   double value(int row, int i) const;
-  // What one byte counts for; 0 if not int8.
+  // What one integer counts for; 0 if the form has none.
   double step(int row, int i) const;
   bool same_row(int row, const OwnedRows& other, int other_row) const;
   void copy_row(int row, const OwnedRows& from, int from_row);
 
  private:
-  Rows rows_;
+  Rows rows_{};
   std::vector<float> floats_;
   std::vector<uint16_t> halves_;
+  std::vector<int16_t> shorts_;
   std::vector<int8_t> bytes_;
   std::vector<float> scales_;
   std::vector<float> sums_;
 };
 
 // How far a value written in rows may be from `exact`, when it was computed within `error`: one
-// rounding to bfloat16; for int8 half a step, and 127 steps times the roundings of scale, inverse
-// and quotient.
+// rounding to bfloat16; for integers half a step, and as many steps as there are times the
+// roundings of scale, inverse and quotient.
 inline double row_bound(const OwnedRows& rows, int row, int i, double exact, double error) {
   switch (rows.rows().form) {
     case Form::kFloat32: return error;
     case Form::kBfloat16: return error + kBfloat16Rounding * (std::fabs(exact) + error);
-    default: return error + rows.step(row, i) * (0.5 + 127 * 4 * kFloatRounding);
+    case Form::kInt8: return error + rows.step(row, i) * (0.5 + 127 * 4 * kFloatRounding);
+    default: return error + rows.step(row, i) * (0.5 + 32767 * 4 * kFloatRounding);
   }
 }
 

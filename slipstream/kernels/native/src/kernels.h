@@ -3,6 +3,9 @@
 // Every function obeys the row contract: the bits of an output row depend only on that row's own
 // inputs and, in attention, on the keys and values of its own context in logical order. How rows
 // are spread over calls, their neighbours and the thread that computes them change nothing.
+//
+// Functions of this header are inlined always: a copy of one, compiled for a greater instruction
+// set, could otherwise be linked into the code for lesser machines.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +30,9 @@ enum class Format : int {
 enum class Form : int {
   kFloat32 = 0,
   kBfloat16 = 1,  // float32 values in groups rounded to bfloat16
-  kInt8 = 2,      // groups of signed bytes with one scale each
+  kInt8 = 2,      // groups of signed bytes with one scale each, for nibbles
+  kInt16 = 3,     // groups of signed 16-bit numbers with one scale each, for bytes; in quads of
+                  // inputs 0, 2, 1, 3
 };
 
 // Weights [outputs, inputs], in panels of kPanel outputs and in each panel groups of kGroup inputs.
@@ -46,7 +51,7 @@ struct Matrix {
   int inputs;           // padded
   const uint8_t* data;  // 64-byte aligned
   const float* bias;    // [outputs], or null
-  size_t group_bytes() const {
+  [[gnu::always_inline]] size_t group_bytes() const {
     switch (format) {
       case Format::kBfloat16: return kGroup * kPanel * 2;
       case Format::kInt8: return kGroup * kPanel + 2 * kPanel;
@@ -54,7 +59,7 @@ struct Matrix {
       default: return kGroup * kPanel / 2 + 4 * kPanel;
     }
   }
-  size_t panel_bytes() const { return inputs / kGroup * group_bytes(); }
+  [[gnu::always_inline]] size_t panel_bytes() const { return inputs / kGroup * group_bytes(); }
 };
 
 // Rows written in one of the forms; `width` is a multiple of kGroup, padded with zeros.
@@ -63,8 +68,9 @@ struct Rows {
   int width;
   float* floats;     // [rows, width]            if float32
   uint16_t* halves;  // [rows, width]            if bfloat16
+  int16_t* shorts;   // [rows, width]            if int16
   int8_t* bytes;     // [rows, width]            if int8
-  float* scales;     // [rows, width / kGroup]   if int8
+  float* scales;     // [rows, width / kGroup]   if int8 or int16
   float* sums;       // [rows, width / kGroup]   if int8: scale times the sum of the group's bytes
 };
 
@@ -115,11 +121,11 @@ struct Cache {
   int kv_heads;
   int head_dim;  // a multiple of 16, at most kMaxHeadDim
   uint8_t* data;
-  size_t block_bytes() const {
+  [[gnu::always_inline]] size_t block_bytes() const {
     size_t values = size_t(2) * kBlock * head_dim;
     return type == KVType::kBfloat16 ? 2 * values : values + 2 * kBlock * sizeof(float);
   }
-  uint8_t* block(int layer, int page, int head) const {
+  [[gnu::always_inline]] uint8_t* block(int layer, int page, int head) const {
     return data + ((size_t(layer) * pages + page) * kv_heads + head) * block_bytes();
   }
 };

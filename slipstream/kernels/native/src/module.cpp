@@ -179,6 +179,9 @@ NB_MODULE(_native, m) {
           "data"_a, "kind"_a, "first"_a, "first_panel"_a, "panel_step"_a)
       .def("set_bias", &PackedMatrix::set_bias, "bias"_a)
       .def_prop_ro("nbytes", &PackedMatrix::bytes)
+      .def_prop_ro(
+          "multiply_adds",
+          [](const PackedMatrix& self) { return size_t(self.view().outputs) * self.view().inputs; })
       .def_prop_ro("format", [](const PackedMatrix& self) { return int(self.view().format); });
 
   nb::class_<KVCache>(m, "KVCache")
@@ -238,7 +241,8 @@ NB_MODULE(_native, m) {
           },
           "qkv"_a, "heads"_a, "layer"_a, "cache"_a, "cosines"_a, "sines"_a, "query_norm"_a,
           "key_norm"_a, "eps"_a, "out"_a)
-      .def("run", &run_program)
+      .def("run", &run_program, "machine"_a, "tokens"_a, "positions"_a, "slots"_a, "requests"_a,
+           "follows"_a, "page_tables"_a, "tail_starts"_a, "tail_slots"_a, "logit_rows"_a)
       .def("floats", &floats_of, "buffer"_a, "rows"_a, "width"_a);
 }
 

@@ -26,10 +26,10 @@ inline void in_order(Register& value) {
 #endif
 }
 
-inline int32_t load_quad(const int8_t* from) {
-  int32_t quad;
-  std::memcpy(&quad, from, sizeof quad);
-  return quad;
+inline int32_t load_word(const void* from) {
+  int32_t word;
+  std::memcpy(&word, from, sizeof word);
+  return word;
 }
 
 // Integer dot products of one group of int4 weights with R rows of bytes, `stride` apart.
@@ -45,8 +45,8 @@ inline void dot_int4(const uint8_t* group, const int8_t* bytes, size_t stride, I
     for (int r = 0; r < R; ++r) {
       const int8_t* row = bytes + r * stride;
       __m512i sum = (__m512i)sums[r].part[0];
-      sum = _mm512_dpbusd_epi32(sum, first, _mm512_set1_epi32(load_quad(row + 4 * v)));
-      sum = _mm512_dpbusd_epi32(sum, second, _mm512_set1_epi32(load_quad(row + 16 + 4 * v)));
+      sum = _mm512_dpbusd_epi32(sum, first, _mm512_set1_epi32(load_word(row + 4 * v)));
+      sum = _mm512_dpbusd_epi32(sum, second, _mm512_set1_epi32(load_word(row + 16 + 4 * v)));
       sums[r].part[0] = (IntRegister)sum;
     }
   }
@@ -65,7 +65,7 @@ inline void dot_int4(const uint8_t* group, const int8_t* bytes, size_t stride, I
         raw[h] = _mm256_and_si256(upper ? _mm256_srli_epi16(raw[h], 4) : raw[h], low);
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
-        __m256i quad = _mm256_set1_epi32(load_quad(bytes + r * stride + 16 * upper + 4 * v));
+        __m256i quad = _mm256_set1_epi32(load_word(bytes + r * stride + 16 * upper + 4 * v));
         for (int h = 0; h < 2; ++h) {
           pairs[r][h] = _mm256_add_epi16(pairs[r][h], _mm256_maddubs_epi16(raw[h], quad));
           in_order(pairs[r][h]);
@@ -91,26 +91,24 @@ inline void dot_int4(const uint8_t* group, const int8_t* bytes, size_t stride, I
 #endif
 }
 
-// The same for int8 weights.
+// Integer dot products of one group of int8 weights with R rows of 16-bit numbers.
 template <int R>
-inline void dot_int8(const uint8_t* group, const int8_t* bytes, size_t stride, Ints (&sums)[R]) {
+inline void dot_int8(const uint8_t* group, const int16_t* shorts, size_t stride, Ints (&sums)[R]) {
 #if defined(__AVX512VNNI__)
-  // The instruction multiplies unsigned with signed bytes: 128 is added to the rows' bytes, and 128
-  // times the weights' sum taken away.
-  __m512i excess = _mm512_setzero_si512();
   for (int r = 0; r < R; ++r) sums[r] = splat(0);
   for (int v = 0; v < 8; ++v) {
-    __m512i weights = _mm512_loadu_si512(group + v * 64);
-    excess = _mm512_dpbusd_epi32(excess, _mm512_set1_epi8(char(0x80)), weights);
+    const __m512i raw = _mm512_loadu_si512(group + v * 64);
+    const __m512i even = _mm512_srai_epi16(_mm512_slli_epi16(raw, 8), 8);
+    const __m512i odd = _mm512_srai_epi16(raw, 8);
     for (int r = 0; r < R; ++r) {
-      const int32_t quad = load_quad(bytes + r * stride + 4 * v) ^ int32_t(0x80808080);
-      sums[r].part[0] = (IntRegister)_mm512_dpbusd_epi32((__m512i)sums[r].part[0],
-                                                         _mm512_set1_epi32(quad), weights);
+      const int16_t* quad = shorts + r * stride + 4 * v;
+      __m512i sum = (__m512i)sums[r].part[0];
+      sum = _mm512_dpwssd_epi32(sum, even, _mm512_set1_epi32(load_word(quad)));
+      sum = _mm512_dpwssd_epi32(sum, odd, _mm512_set1_epi32(load_word(quad + 2)));
+      sums[r].part[0] = (IntRegister)sum;
     }
   }
-  for (int r = 0; r < R; ++r) sums[r] = sums[r] - Ints{{(IntRegister)excess}};
 #elif defined(__AVX2__)
-  // As 16-bit numbers: even and odd bytes of weights and rows.
   __m256i totals[R][2];
   for (int r = 0; r < R; ++r) totals[r][0] = totals[r][1] = _mm256_setzero_si256();
 #pragma GCC unroll 8
@@ -125,10 +123,9 @@ inline void dot_int8(const uint8_t* group, const int8_t* bytes, size_t stride, I
       }
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
-        __m256i quad = _mm256_set1_epi32(load_quad(bytes + r * stride + 4 * v));
-        quad = _mm256_srai_epi16(odd ? quad : _mm256_slli_epi16(quad, 8), 8);
+        __m256i pair = _mm256_set1_epi32(load_word(shorts + r * stride + 4 * v + 2 * odd));
         for (int h = 0; h < 2; ++h) {
-          totals[r][h] = _mm256_add_epi32(totals[r][h], _mm256_madd_epi16(weights[h], quad));
+          totals[r][h] = _mm256_add_epi32(totals[r][h], _mm256_madd_epi16(weights[h], pair));
           in_order(totals[r][h]);
         }
       }
@@ -140,10 +137,11 @@ inline void dot_int8(const uint8_t* group, const int8_t* bytes, size_t stride, I
   int32_t lanes[R][kPanel] = {};
   for (int v = 0; v < 8; ++v)
     for (int r = 0; r < R; ++r) {
-      const int8_t* row = bytes + r * stride + 4 * v;
+      const int16_t* quad = shorts + r * stride + 4 * v;
+      const int32_t inputs[4] = {quad[0], quad[2], quad[1], quad[3]};
       for (int lane = 0; lane < kPanel; ++lane)
         for (int i = 0; i < 4; ++i)
-          lanes[r][lane] += int8_t(group[(v * kPanel + lane) * 4 + i]) * row[i];
+          lanes[r][lane] += int8_t(group[(v * kPanel + lane) * 4 + i]) * inputs[i];
     }
   for (int r = 0; r < R; ++r) sums[r] = load(lanes[r]);
 #endif
@@ -152,10 +150,10 @@ inline void dot_int8(const uint8_t* group, const int8_t* bytes, size_t stride, I
 // R rows times one panel of integer weights: scales and minimums are applied group by group.
 template <int R, Format F>
 inline void panel_of_integers(const Matrix& matrix, const uint8_t* panel, const Rows& in, int row,
-                              Floats (&out)[R]) {
+                              Floats* out) {
   constexpr int kValues = F == Format::kInt8 ? kGroup * kPanel : kGroup * kPanel / 2;
   const int groups = matrix.inputs / kGroup;
-  const int8_t* bytes = in.bytes + size_t(row) * in.width;
+  const size_t first = size_t(row) * in.width;
   const float* scales = in.scales + size_t(row) * groups;
   const float* row_sums = in.sums + size_t(row) * groups;
   const size_t group_bytes = matrix.group_bytes();
@@ -164,18 +162,19 @@ inline void panel_of_integers(const Matrix& matrix, const uint8_t* panel, const 
   for (int g = 0; g < groups; ++g) {
     const uint8_t* group = panel + g * group_bytes;
     Ints sums[R];
-    if (F == Format::kInt8)
-      dot_int8<R>(group, bytes + g * kGroup, in.width, sums);
+    if constexpr (F == Format::kInt8)
+      dot_int8<R>(group, in.shorts + first + g * kGroup, in.width, sums);
     else
-      dot_int4<R>(group, bytes + g * kGroup, in.width, sums);
+      dot_int4<R>(group, in.bytes + first + g * kGroup, in.width, sums);
     const uint16_t* halves = reinterpret_cast<const uint16_t*>(group + kValues);
     const Floats scale = load_half(halves);
     for (int r = 0; r < R; ++r)
       totals[r] = fma(to_floats(sums[r]) * scale, splat(scales[r * groups + g]), totals[r]);
-    if (F == Format::kInt8) continue;
-    const Floats minimum = F == Format::kInt4 ? scale * splat(-8.0f) : load_half(halves + kPanel);
-    for (int r = 0; r < R; ++r)
-      totals[r] = fma(minimum, splat(row_sums[r * groups + g]), totals[r]);
+    if constexpr (F != Format::kInt8) {
+      const Floats minimum = F == Format::kInt4 ? scale * splat(-8.0f) : load_half(halves + kPanel);
+      for (int r = 0; r < R; ++r)
+        totals[r] = fma(minimum, splat(row_sums[r * groups + g]), totals[r]);
+    }
   }
   for (int r = 0; r < R; ++r) out[r] = totals[r];
 }
@@ -183,7 +182,7 @@ inline void panel_of_integers(const Matrix& matrix, const uint8_t* panel, const 
 // R rows of floats times one panel of bfloat16 weights.
 template <int R>
 inline void panel_of_bfloat16(const Matrix& matrix, const uint8_t* panel, const Rows& in, int row,
-                              Floats (&out)[R]) {
+                              Floats* out) {
   const float* x = in.floats + size_t(row) * in.width;
   Floats totals[R];
   for (int r = 0; r < R; ++r) totals[r] = splat(0.0f);
@@ -200,7 +199,7 @@ inline void panel_of_bfloat16(const Matrix& matrix, const uint8_t* panel, const 
 }
 
 template <int R>
-inline void panel_times_rows(const Product& product, int panel, int row, Floats (&out)[R]) {
+inline void rows_times_panel(const Product& product, int panel, int row, Floats* out) {
   const Matrix& matrix = product.matrix;
   const uint8_t* data = matrix.data + panel * matrix.panel_bytes();
   switch (matrix.format) {
@@ -211,6 +210,19 @@ inline void panel_times_rows(const Product& product, int panel, int row, Floats 
       return panel_of_integers<R, Format::kInt4>(matrix, data, product.in, row, out);
     default: return panel_of_integers<R, Format::kInt4Min>(matrix, data, product.in, row, out);
   }
+}
+
+// Sums of one panel for rows [first_row, last_row).
+inline void sum_panel(const Product& product, int panel, int first_row, int last_row, Floats* out) {
+  int row = first_row;
+  for (; row + kMostTileRows <= last_row; row += kMostTileRows)
+    rows_times_panel<kMostTileRows>(product, panel, row, out + row - first_row);
+  if (kMostTileRows > 4)
+    for (; row + 4 <= last_row; row += 4)
+      rows_times_panel<4>(product, panel, row, out + row - first_row);
+  for (; row + 2 <= last_row; row += 2)
+    rows_times_panel<2>(product, panel, row, out + row - first_row);
+  for (; row < last_row; ++row) rows_times_panel<1>(product, panel, row, out + row - first_row);
 }
 
 inline Floats with_bias(const Product& product, int panel, Floats value) {
@@ -235,36 +247,29 @@ inline void finish_swiglu(const Product& product, int panel, int row, const Floa
   write_group(half[0], half[1], product.rows_out, row, panel / 4);
 }
 
-template <int R>
-inline void rows_of_panels(const Product& product, int panel, int row) {
-  if (product.finish != Finish::kSwiglu) {
-    Floats sums[R];
-    panel_times_rows<R>(product, panel, row, sums);
-    for (int r = 0; r < R; ++r) finish(product, panel, row + r, sums[r]);
-    return;
-  }
-  Floats sums[4][R];
-  for (int i = 0; i < 4; ++i) panel_times_rows<R>(product, panel + i, row, sums[i]);
-  for (int r = 0; r < R; ++r)
-    finish_swiglu(product, panel, row + r, {sums[0][r], sums[1][r], sums[2][r], sums[3][r]});
-}
-
 [[maybe_unused]] void product(const Product& product, int first_panel, int last_panel,
                               int first_row, int last_row) {
+  constexpr int kRowsAtATime = 32;  // whose sums stay in the first cache beside a panel
   const int together = product.finish == Finish::kSwiglu ? 4 : 1;
   for (int panel = first_panel; panel < last_panel; panel += together) {
-    int row = first_row;
-    for (; row + kMostTileRows <= last_row; row += kMostTileRows)
-      rows_of_panels<kMostTileRows>(product, panel, row);
-    if (kMostTileRows > 4)
-      for (; row + 4 <= last_row; row += 4) rows_of_panels<4>(product, panel, row);
-    for (; row + 2 <= last_row; row += 2) rows_of_panels<2>(product, panel, row);
-    for (; row < last_row; ++row) rows_of_panels<1>(product, panel, row);
+    for (int start = first_row; start < last_row; start += kRowsAtATime) {
+      Floats sums[4][kRowsAtATime];
+      const int end = last_row < start + kRowsAtATime ? last_row : start + kRowsAtATime;
+      for (int i = 0; i < together; ++i) sum_panel(product, panel + i, start, end, sums[i]);
+      for (int i = 0; i < end - start; ++i) {
+        if (together == 1)
+          finish(product, panel, start + i, sums[0][i]);
+        else
+          finish_swiglu(product, panel, start + i,
+                        {sums[0][i], sums[1][i], sums[2][i], sums[3][i]});
+      }
+    }
   }
 }
 
 [[maybe_unused]] Form form_of(Format format) {
-  return format == Format::kBfloat16 ? Form::kFloat32 : Form::kInt8;
+  if (format == Format::kBfloat16) return Form::kFloat32;
+  return format == Format::kInt8 ? Form::kInt16 : Form::kInt8;
 }
 
 }  // namespace

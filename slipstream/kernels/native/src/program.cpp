@@ -53,6 +53,10 @@ void RowBuffer::resize(int rows) {
     case Form::kBfloat16:
       view_.halves = static_cast<uint16_t*>(values_.at_least(values * sizeof(uint16_t)));
       break;
+    case Form::kInt16:
+      view_.shorts = static_cast<int16_t*>(values_.at_least(values * sizeof(int16_t)));
+      view_.scales = static_cast<float*>(scales_.at_least(values / kGroup * sizeof(float)));
+      break;
     case Form::kInt8:
       view_.bytes = static_cast<int8_t*>(values_.at_least(values));
       view_.scales = static_cast<float*>(scales_.at_least(values / kGroup * sizeof(float)));

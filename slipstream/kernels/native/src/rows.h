@@ -33,34 +33,67 @@ inline void store_bytes(int8_t* to, Ints low, Ints high) {
 #endif
 }
 
+// Thirty-two integers within 16 bits each, every quad as 0, 2, 1, 3: a pair of even places, then a
+// pair of odd ones.
+inline void store_shorts(int16_t* to, Ints low, Ints high) {
+#if defined(__AVX512F__)
+  const __m512i a = _mm512_shuffle_epi32((__m512i)low.part[0], _MM_PERM_DBCA);
+  const __m512i b = _mm512_shuffle_epi32((__m512i)high.part[0], _MM_PERM_DBCA);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm512_cvtepi32_epi16(a));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to) + 1, _mm512_cvtepi32_epi16(b));
+#elif defined(__AVX2__)
+  const Ints both[2] = {low, high};
+  for (int i = 0; i < 2; ++i) {
+    __m256i a = _mm256_shuffle_epi32((__m256i)both[i].part[0], 0xd8);
+    __m256i b = _mm256_shuffle_epi32((__m256i)both[i].part[1], 0xd8);
+    __m256i shorts = _mm256_permute4x64_epi64(_mm256_packs_epi32(a, b), 0xd8);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to) + i, shorts);
+  }
+#else
+  int32_t lanes[kGroup];
+  store(lanes, low);
+  store(lanes + kLanes, high);
+  for (int i = 0; i < kGroup; i += 4) {
+    to[i] = int16_t(lanes[i]);
+    to[i + 1] = int16_t(lanes[i + 2]);
+    to[i + 2] = int16_t(lanes[i + 1]);
+    to[i + 3] = int16_t(lanes[i + 3]);
+  }
+#endif
+}
+
 inline void store_bfloat16(uint16_t* to, Floats value) {
   int32_t lanes[kLanes];
   store(lanes, to_bfloat16(value));
   for (int i = 0; i < kLanes; ++i) to[i] = uint16_t(lanes[i]);
 }
 
-// One group of a row in the form of `out`. A byte is value / scale rounded to nearest, and the
-// scale the largest magnitude / 127.
+// One group of a row in the form of `out`. An integer is value / scale rounded to nearest, and the
+// scale the largest magnitude / 127 or 32767.
 inline void write_group(Floats low, Floats high, const Rows& out, int row, int group) {
   const size_t place = size_t(row) * out.width + group * kGroup;
   if (out.form == Form::kFloat32) {
     store(out.floats + place, low);
     store(out.floats + place + kLanes, high);
-  } else if (out.form == Form::kBfloat16) {
+    return;
+  }
+  if (out.form == Form::kBfloat16) {
     store_bfloat16(out.halves + place, low);
     store_bfloat16(out.halves + place + kLanes, high);
-  } else {
-    const float largest = max_lanes(maximum(absolute(low), absolute(high)));
-    const float scale = largest / 127.0f;
-    // Scales too small to invert are written as zeros.
-    const Floats inverse = splat(scale > 1e-37f ? 127.0f / largest : 0.0f);
-    Ints a = round_to_ints(low * inverse);
-    Ints b = round_to_ints(high * inverse);
-    store_bytes(out.bytes + place, a, b);
-    const size_t index = size_t(row) * (out.width / kGroup) + group;
-    out.scales[index] = scale;
-    out.sums[index] = scale * sum_lanes(to_floats(a + b));
+    return;
   }
+  const float most = out.form == Form::kInt8 ? 127.0f : 32767.0f;
+  const float largest = max_lanes(maximum(absolute(low), absolute(high)));
+  const float scale = largest / most;
+  // Scales too small to invert are written as zeros.
+  const Floats inverse = splat(scale > 1e-37f ? most / largest : 0.0f);
+  const Ints a = round_to_ints(low * inverse);
+  const Ints b = round_to_ints(high * inverse);
+  const size_t index = size_t(row) * (out.width / kGroup) + group;
+  out.scales[index] = scale;
+  if (out.form == Form::kInt16) return store_shorts(out.shorts + place, a, b);
+  store_bytes(out.bytes + place, a, b);
+  out.sums[index] = scale * sum_lanes(to_floats(a + b));
 }
 
 // Floats [from, from + kLanes) of a row of `width`, zeros beyond its end.

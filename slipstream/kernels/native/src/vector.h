@@ -162,12 +162,15 @@ inline Floats load_bfloat16(const uint16_t* from) {
 #if defined(__AVX512F__)
   __m256i halves = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
   return floats_of(Ints{{(IntRegister)_mm512_cvtepu16_epi32(halves)}} << 16);
+#elif defined(__AVX2__)
+  return each_register<Floats>([&](int i) {
+    __m128i halves = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from) + i);
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16));
+  });
 #else
-  Ints wide;
   int32_t lanes[kLanes];
   for (int i = 0; i < kLanes; ++i) lanes[i] = from[i];
-  wide = load(lanes);
-  return floats_of(wide << 16);
+  return floats_of(load(lanes) << 16);
 #endif
 }
 

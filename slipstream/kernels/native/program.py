@@ -1,0 +1,173 @@
+"""A forward pass taken down as a native program, which is replayed for every step."""
+
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slipstream.kernels.native import _native
+from slipstream.kernels.step_batch import StepBatch
+
+Vector = NDArray[np.float32]
+Rotary = tuple[NDArray[np.float32], NDArray[np.float32]]  # cosines, sines: [positions, head_dim/2]
+
+
+class Format(IntEnum):
+    """How a matrix is packed; see kernels.h."""
+
+    BFLOAT16 = 0
+    INT8 = 1
+    INT4 = 2
+    INT4_MIN = 3
+
+
+class Form(IntEnum):
+    """How rows are written for the product that reads them; see kernels.h."""
+
+    FLOAT32 = 0
+    BFLOAT16 = 1
+    INT8 = 2
+    INT16 = 3
+
+
+class Finish(IntEnum):
+    """What a product does with its results; see kernels.h."""
+
+    STORE = 0
+    ADD = 1
+    SWIGLU = 2
+
+
+class Domain(IntEnum):
+    """Which rows an operation works on."""
+
+    ALL = 0
+    LOGITS = 1
+
+
+class Linear:
+    """A packed matrix product ``[K] -> [N]``."""
+
+    def __init__(self, matrix: _native.PackedMatrix, outputs: int, inputs: int) -> None:
+        self.matrix = matrix
+        self.outputs = outputs
+        self.inputs = inputs
+
+
+class Buffer:
+    """Rows that one operation writes and others read. Its memory is used again when no one holds
+    it any more, which while recording is when no later operation can read it."""
+
+    def __init__(self, recorder: "Recorder", form: Form, width: int, domain: Domain) -> None:
+        self._kind = (form, width, domain)
+        self._free = recorder.free.setdefault(self._kind, [])
+        self.width = width
+        self.domain = domain
+        self.id = self._free.pop() if self._free else recorder.program.add_rows(*self._kind)
+
+    def __del__(self) -> None:
+        self._free.append(self.id)
+
+
+class Recorder:
+    """Takes down the operations of a forward pass. ``kept`` is what the program points to."""
+
+    def __init__(self, machine: _native.Machine) -> None:
+        self.program = _native.Program(machine)
+        self.kept: list[object] = []
+        self.free: dict[tuple[Form, int, Domain], list[int]] = {}
+        self._machine = machine
+
+    def embed(self, table: Linear) -> Buffer:
+        self.kept.append(table)
+        out = Buffer(self, Form.FLOAT32, table.inputs, Domain.ALL)
+        self.program.embed(table.matrix, out.id)
+        return out
+
+    def norm_linear(self, x: Buffer, norm: Vector, eps: float, linear: Linear) -> Buffer:
+        normed = self._norm(x, norm, eps, linear, Domain.ALL)
+        out = Buffer(self, Form.FLOAT32, linear.outputs, Domain.ALL)
+        self._product(linear, normed, Finish.STORE, None, out)
+        return out
+
+    def attention(
+        self,
+        qkv: Buffer,
+        heads: int,
+        qk_norms: tuple[Vector, Vector, float] | None,
+        rotary: Rotary,
+        cache: _native.KVCache,
+        layer: int,
+        into: Linear,
+    ) -> Buffer:
+        self.kept.append((qk_norms, rotary, cache))
+        out = Buffer(self, self._form_for(into), into.inputs, Domain.ALL)
+        cosines, sines = rotary
+        if qk_norms is None:
+            self.program.attention(qkv.id, heads, layer, cache, cosines, sines, out.id)
+        else:
+            self.program.normed_attention(
+                qkv.id, heads, layer, cache, cosines, sines, *qk_norms, out.id
+            )
+        return out
+
+    def linear_add(self, x: Buffer, linear: Linear, residual: Buffer) -> Buffer:
+        out = Buffer(self, Form.FLOAT32, linear.outputs, Domain.ALL)
+        self._product(linear, x, Finish.ADD, residual, out)
+        return out
+
+    def norm_swiglu(
+        self, x: Buffer, norm: Vector, eps: float, gate_up: Linear, into: Linear
+    ) -> Buffer:
+        normed = self._norm(x, norm, eps, gate_up, Domain.ALL)
+        out = Buffer(self, self._form_for(into), into.inputs, Domain.ALL)
+        self._product(gate_up, normed, Finish.SWIGLU, None, out)
+        return out
+
+    def logits(self, x: Buffer, norm: Vector, eps: float, head: Linear) -> Buffer:
+        normed = self._norm(x, norm, eps, head, Domain.LOGITS)
+        out = Buffer(self, Form.FLOAT32, head.outputs, Domain.LOGITS)
+        self._product(head, normed, Finish.STORE, None, out)
+        return out
+
+    def _norm(self, x: Buffer, norm: Vector, eps: float, into: Linear, domain: Domain) -> Buffer:
+        self.kept.append(norm)
+        out = Buffer(self, self._form_for(into), into.inputs, domain)
+        self.program.norm(x.id, norm, eps, domain, out.id)
+        return out
+
+    def _product(
+        self, linear: Linear, x: Buffer, finish: Finish, residual: Buffer | None, out: Buffer
+    ) -> None:
+        self.kept.append(linear)
+        left = -1 if residual is None else residual.id
+        self.program.product(linear.matrix, x.id, finish, left, x.domain, out.id)
+
+    def _form_for(self, linear: Linear) -> Form:
+        return Form(self._machine.form_of(linear.matrix.format))
+
+
+class RecordedProgram:
+    """A whole forward pass in one native call, without the interpreter's lock."""
+
+    def __init__(self, machine: _native.Machine, recorder: Recorder, logits: Buffer) -> None:
+        self._machine = machine
+        self._recorder = recorder
+        self._logits = logits
+
+    def __call__(self, batch: StepBatch) -> NDArray[np.float32]:
+        """Logits ``[L, vocabulary]``, valid until the next call."""
+        program = self._recorder.program
+        program.run(
+            self._machine,
+            batch.tokens,
+            batch.positions,
+            batch.slots,
+            batch.requests,
+            batch.follows,
+            batch.page_tables,
+            batch.tail_starts,
+            batch.tail_slots,
+            batch.logit_rows,
+        )
+        return program.floats(self._logits.id, len(batch.logit_rows), self._logits.width)
