@@ -1,13 +1,17 @@
 """From planned work and token trees to the ragged rows of one step."""
 
 from collections.abc import Sequence
+from itertools import accumulate, chain
 
 import numpy as np
+from numpy.typing import NDArray
 
 from slipstream.engine.request import Request
 from slipstream.kernels.step_batch import Int32, StepBatch
 from slipstream.memory.pool import PAGE_SIZE, pages_for
 from slipstream.speculation.tree import TokenTree
+
+LANES = np.arange(PAGE_SIZE, dtype=np.int32)
 
 
 def build_step_batch(
@@ -19,74 +23,81 @@ def build_step_batch(
     is their logical slot; draft nodes move there when they are accepted. ``emits`` tells which
     requests want logits: those of the root and of all draft nodes.
     """
+    # Lists over requests, then arrays over rows, in few calls: they cost more than their work.
     sizes = [len(tree.tokens) for tree in trees]
-    starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
-    rows = int(starts[-1])
-    positions = np.empty(rows, dtype=np.int32)
-    slots = np.empty(rows, dtype=np.int32)
-    tail_starts = np.array(
-        [request.committed // PAGE_SIZE * PAGE_SIZE for request in requests], dtype=np.int32
-    )
-    widths = [
-        request.committed + size - int(start)
-        for request, size, start in zip(requests, sizes, tail_starts, strict=True)
-    ]
-    tail_slots = np.zeros((rows, max(widths)), dtype=np.int32)
-    page_tables = np.zeros((len(requests), max(1, int(tail_starts.max()) // PAGE_SIZE)), np.int32)
-    for index, (request, tree) in enumerate(zip(requests, trees, strict=True)):
-        here = slice(int(starts[index]), int(starts[index + 1]))
-        whole = int(tail_starts[index]) // PAGE_SIZE
-        page_tables[index, :whole] = request.pages[:whole]
-        own = storage_slots(request, int(tail_starts[index]), request.committed + sizes[index])
-        slots[here] = own[-sizes[index] :]
-        _lay_tree(tree, request.committed, own, positions[here], tail_slots[here])
-    follows = np.concatenate(
-        [tree.parents == np.arange(-1, size - 1) for tree, size in zip(trees, sizes, strict=True)]
-    )
-    follows[starts[:-1]] = False
+    roots = [tree.root for tree in trees]
+    firsts = [0, *accumulate(sizes)]  # each request's first row
+    committed = [request.committed for request in requests]
+    wanted = [root if emit else size for root, size, emit in zip(roots, sizes, emits, strict=True)]
+    facts = np.array([range(len(sizes)), firsts[:-1], committed, wanted], dtype=np.int32)
+    owners, first, start, first_wanted = facts.repeat(sizes, axis=1)
+
+    nodes = np.arange(len(owners), dtype=np.int32) - first
+    positions = start + nodes
+    start -= start % PAGE_SIZE  # of the tail
+    columns = positions - start
+    tail_starts = facts[2] // PAGE_SIZE * PAGE_SIZE
+    page_tables, tails = _page_tables(requests, tail_starts, 1 + int(columns.max()))
+    slots = tails[owners, columns]
+    tail_slots = tails.take(owners, axis=0)
+    follows = nodes > 0
+    if sum(roots) + len(roots) < len(owners):
+        parents = np.concatenate([tree.parents for tree in trees])
+        follows &= parents == nodes - 1
+        drafts = nodes > np.repeat(roots, sizes)
+        _lay_drafts(drafts, parents + first, start, positions, slots, tail_slots)
     return StepBatch(
         tokens=np.concatenate([tree.tokens for tree in trees]),
         positions=positions,
         slots=slots,
-        requests=np.repeat(np.arange(len(requests), dtype=np.int32), sizes),
+        requests=owners,
         follows=follows,
         page_tables=page_tables,
         tail_starts=tail_starts,
         tail_slots=tail_slots,
-        logit_rows=np.concatenate(
-            [
-                np.arange(starts[index] + tree.root, starts[index + 1], dtype=np.int32)
-                if emits[index]
-                else np.empty(0, dtype=np.int32)
-                for index, tree in enumerate(trees)
-            ]
-        ),
+        logit_rows=(nodes >= first_wanted).nonzero()[0].astype(np.int32),
     )
 
 
-def storage_slots(request: Request, start: int, stop: int) -> Int32:
-    """Where the request's slots number ``start`` to ``stop - 1`` are, int32."""
-    first = start // PAGE_SIZE
-    pages = np.array(request.pages[first : pages_for(stop)], dtype=np.int32)
-    slots = np.add.outer(pages * PAGE_SIZE, np.arange(PAGE_SIZE, dtype=np.int32)).reshape(-1)
-    return slots[start - first * PAGE_SIZE : stop - first * PAGE_SIZE]
+def _page_tables(
+    requests: Sequence[Request], tail_starts: Int32, tail_width: int
+) -> tuple[Int32, Int32]:
+    """Pages before the tails ``[R, P]``, then zeros; slots of the tails ``[R, tail_width]``.
+
+    A tail's slots are in the order in which they are stored; behind the request's own are any.
+    """
+    counts = [len(request.pages) for request in requests]
+    whole = tail_starts[:, None] // PAGE_SIZE
+    most, tail_pages = int(whole.max()), pages_for(tail_width)
+    columns = np.arange(max(most + tail_pages, *counts), dtype=np.int32)
+    pages = np.zeros((len(requests), len(columns)), dtype=np.int32)
+    held = chain.from_iterable([request.pages for request in requests])
+    pages[columns < np.array(counts)[:, None]] = np.fromiter(held, dtype=np.int32)
+    tails = pages[np.arange(len(requests))[:, None], whole + columns[:tail_pages]]
+    slots = (tails[:, :, None] * PAGE_SIZE + LANES).reshape(len(requests), -1)
+    columns = columns[: max(1, most)]
+    return pages[:, : len(columns)] * (columns < whole), slots[:, :tail_width]
 
 
-def _lay_tree(
-    tree: TokenTree,
-    committed: int,
-    own: Int32,
+def _lay_drafts(
+    drafts: NDArray[np.bool_],
+    parents: Int32,
+    tail_starts: Int32,
     positions: Int32,
+    slots: Int32,
     tail_slots: Int32,
 ) -> None:
-    """Fill one tree's rows of ``positions`` and ``tail_slots``; ``own`` starts at the tail."""
-    known = tree.root + 1
-    before = len(own) - len(tree.tokens)  # committed slots in the tail
-    positions[:known] = np.arange(committed, committed + known)
-    tail_slots[:known, : before + known] = own[: before + known]
-    for node in range(known, len(tree.tokens)):
-        parent = tree.parents[node]
-        positions[node] = positions[parent] + 1
-        depth = before + positions[node] - committed
-        tail_slots[node, :depth] = tail_slots[parent, :depth]
-        tail_slots[node, depth] = own[before + node]
+    """Correct ``positions`` and ``tail_slots`` of the rows that are ``drafts``.
+
+    Beforehand every row is laid as if it followed the row before it. All arrays are over rows;
+    ``parents`` are rows, too. Level by level: a node's path is its parent's, and itself.
+    """
+    rows = np.flatnonzero(drafts)
+    reached = ~drafts
+    while len(level := rows[reached[parents[rows]]]):
+        above = parents[level]
+        positions[level] = positions[above] + 1
+        tail_slots[level] = tail_slots[above]
+        tail_slots[level, positions[level] - tail_starts[level]] = slots[level]
+        reached = np.zeros_like(drafts)
+        reached[level] = True

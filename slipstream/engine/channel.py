@@ -21,6 +21,8 @@ class Channel:
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
         self._received = bytearray()
+        self._poll = select.poll()
+        self._poll.register(connection, select.POLLIN)
 
     def send(self, message: Ready | Failed | Report) -> None:
         """Send one frame; raises ``OSError`` if the HTTP process is gone."""
@@ -34,8 +36,7 @@ class Channel:
         commands: list[Submit | Cancel | Drain] = []
         while True:
             blocking = wait and not commands
-            readable, _, _ = select.select([self._connection], [], [], None if blocking else 0)
-            if not readable:
+            if not self._poll.poll(None if blocking else 0):
                 return commands
             chunk = self._connection.recv(1 << 20)
             if not chunk:

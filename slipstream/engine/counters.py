@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from slipstream.engine.messages import Delta, EngineStats
 from slipstream.engine.scheduler import Scheduler, Work
 from slipstream.memory.memory import Memory
-from slipstream.speculation.tree import TokenTree
 
 
 @dataclass(slots=True)
@@ -24,18 +23,19 @@ class Counters:
     def count(
         self,
         works: Sequence[Work],
-        trees: Sequence[TokenTree],
+        rows: int,
         deltas: Sequence[Delta],
         seconds: float,
     ) -> None:
-        """Add one step."""
+        """Add one step of so many rows."""
         self.steps += 1
         self.seconds += seconds
-        self.rows += sum(len(tree.tokens) for tree in trees)
-        self.prompt_tokens += sum(work.prompt_rows for work in works)
-        self.draft_nodes += sum(tree.draft_nodes for tree in trees)
-        self.generated_tokens += sum(len(delta.token_ids) for delta in deltas)
-        self.accepted_nodes += sum(len(delta.token_ids) - 1 for delta in deltas)
+        self.rows += rows
+        self.prompt_tokens += sum([work.prompt_rows for work in works])
+        self.draft_nodes += sum([delta.proposed for delta in deltas])
+        emitted = sum([len(delta.token_ids) for delta in deltas])
+        self.generated_tokens += emitted
+        self.accepted_nodes += emitted - len(deltas)
 
     def stats(self, scheduler: Scheduler, memory: Memory) -> EngineStats:
         """The totals with the gauges of the moment."""

@@ -1,34 +1,64 @@
 """Which token the target emits: a pure function of one logits row and the tokens before it.
 
-It does not know about batches, speculation or time, so these cannot change what is emitted.
+It does not know about batches, speculation or time, so these cannot change what is emitted. Rows
+whose token does not depend on the tokens before it are drawn all at once, by the kernels; penalties
+and bias are applied here, row by row, along the path that is walked.
 """
+
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from slipstream.engine.messages import TokenLogprobs
-from slipstream.engine.noise import NOISE_RANGE, gumbel
 from slipstream.engine.params import SamplingParams
+from slipstream.engine.request import Request
+from slipstream.kernels.sampling_rows import SamplingRows
+from slipstream.kernels.step_batch import StepBatch
 
 Logits = NDArray[np.float32]  # [vocabulary]
 Tokens = NDArray[np.int32]
+Sample = Callable[[NDArray[np.float32], SamplingRows], Tokens]  # of the kernels
 
 
-def emit(logits: Logits, params: SamplingParams, tokens: Tokens, prompt_length: int) -> int:
+def sampling_rows(requests: Sequence[Request], batch: StepBatch) -> SamplingRows:
+    """How the batch's logit rows are drawn from.
+
+    Those of requests that adjust logits are left to `emit`; argmax is the cheapest to ask for.
+    """
+    params = [request.params for request in requests]
+    temperatures = [
+        0.0 if request.adjusts_logits else request.params.temperature for request in requests
+    ]
+    shares = [temperatures, [each.top_p for each in params], [each.min_p for each in params]]
+    owners = batch.requests[batch.logit_rows]
+    temperature, top_p, min_p = np.array(shares, dtype=np.float64).take(owners, axis=1)
+    return SamplingRows(
+        temperature=temperature,
+        top_p=top_p,
+        min_p=min_p,
+        top_k=np.array([each.top_k for each in params], dtype=np.int32)[owners],
+        seed=np.array([each.seed for each in params], dtype=np.uint64)[owners],
+        position=batch.positions[batch.logit_rows] + 1,
+    )
+
+
+def emit(
+    sample: Sample, logits: Logits, params: SamplingParams, tokens: Tokens, prompt_length: int
+) -> int:
     """The token emitted after ``tokens``, the prompt and the output so far on this row's path.
 
-    Temperature 0 is argmax. Otherwise penalties and bias, temperature, top-k, top-p and min-p, then
-    the argmax of what is left plus noise keyed by (seed, position, token id). Ties go to the
-    lowest id.
+    Penalties and bias, then what `SamplingRows` says.
     """
-    logits = _adjust(logits, params, tokens, prompt_length)
-    if params.temperature == 0:
-        return int(np.argmax(logits))
-    scaled = logits.astype(np.float64) / params.temperature
-    scaled -= scaled.max()
-    candidates = _truncate(scaled, params)
-    noise = gumbel(params.seed, len(tokens), candidates)
-    return int(candidates[np.argmax(scaled[candidates] + noise)])
+    row = SamplingRows(
+        temperature=np.array([params.temperature], dtype=np.float64),
+        top_p=np.array([params.top_p], dtype=np.float64),
+        min_p=np.array([params.min_p], dtype=np.float64),
+        top_k=np.array([params.top_k], dtype=np.int32),
+        seed=np.array([params.seed], dtype=np.uint64),
+        position=np.array([len(tokens)], dtype=np.int32),
+    )
+    return int(sample(_adjust(logits, params, tokens, prompt_length)[None], row)[0])
 
 
 def log_probabilities(logits: Logits, token: int, top: int) -> TokenLogprobs:
@@ -55,37 +85,16 @@ def _adjust(logits: Logits, params: SamplingParams, tokens: Tokens, prompt_lengt
     Repetition divides positive and multiplies negative logits (Keskar et al., "CTRL", 2019);
     presence and frequency subtract, as OpenAI documents.
     """
-    penalised = params.presence_penalty != 0 or params.frequency_penalty != 0
-    if params.repetition_penalty == 1 and not penalised and not params.logit_bias:
-        return logits
     logits = logits.copy()
     if params.repetition_penalty != 1:
         seen = np.unique(tokens)
         before = logits[seen]
         factor = np.float32(params.repetition_penalty)
         logits[seen] = np.where(before > 0, before / factor, before * factor)
-    if penalised:
+    if params.presence_penalty != 0 or params.frequency_penalty != 0:
         seen, counts = np.unique(tokens[prompt_length:], return_counts=True)
         penalty = params.presence_penalty + params.frequency_penalty * counts
         logits[seen] -= penalty.astype(np.float32)
     for token, bias in params.logit_bias.items():
         logits[token] += np.float32(bias)
     return logits
-
-
-def _truncate(scaled: NDArray[np.float64], params: SamplingParams) -> NDArray[np.int64]:
-    """Ids that may win, ascending. ``scaled`` has its maximum at 0."""
-    candidates = np.flatnonzero(scaled >= -NOISE_RANGE)
-    if params.top_k or params.top_p < 1:
-        ranked = candidates[np.argsort(-scaled[candidates], kind="stable")]
-        if params.top_k:
-            ranked = ranked[: params.top_k]
-        if params.top_p < 1:
-            weights = np.exp(scaled[ranked])
-            total = weights.sum() if params.top_k else np.exp(scaled).sum()
-            before = np.cumsum(weights) - weights
-            ranked = ranked[: max(1, int(np.count_nonzero(before < params.top_p * total)))]
-        candidates = np.sort(ranked)
-    if params.min_p > 0:
-        candidates = candidates[scaled[candidates] >= np.log(params.min_p)]
-    return candidates

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from slipstream.engine.batch import build_step_batch, storage_slots
+from slipstream.engine.batch import build_step_batch
 from slipstream.engine.counters import Counters
-from slipstream.engine.emission import emit, log_probabilities
+from slipstream.engine.emission import emit, log_probabilities, sampling_rows
 from slipstream.engine.messages import Delta, EngineStats, Submit, TokenLogprobs
 from slipstream.engine.params import Speculation
 from slipstream.engine.request import Request
@@ -16,8 +16,8 @@ from slipstream.engine.scheduler import Scheduler, Work
 from slipstream.memory.memory import Memory
 from slipstream.models.transformer import Transformer
 from slipstream.speculation.acceptance import accept
-from slipstream.speculation.drafter import Draft, Drafter, DraftTask
-from slipstream.speculation.tree import TokenTree, TreeShape
+from slipstream.speculation.drafter import Drafter, DraftTask
+from slipstream.speculation.tree import TokenTree
 
 OFF = Speculation(mode="off")
 
@@ -61,6 +61,8 @@ class Engine:
                 f"{submit.params.max_tokens}; both must be at least 1, together at most {longest}"
             )
         request = Request.start(submit.id, submit.token_ids, submit.params)
+        speculation = submit.params.speculation or self._speculation
+        request.shape = None if speculation.mode == "off" else speculation.shape
         self._requests[submit.id] = request
         self._scheduler.add(request)
 
@@ -76,20 +78,16 @@ class Engine:
         started = time.perf_counter()
         works = self._scheduler.plan()
         trees = self._draft(works)
-        batch = build_step_batch(
-            [work.request for work in works], trees, [work.reaches_end for work in works]
-        )
+        requests = [work.request for work in works]
+        batch = build_step_batch(requests, trees, [work.reaches_end for work in works])
         logits = self._model.forward(batch)
-        deltas: list[Delta] = []
-        accepted = [
-            self._advance(work, tree, rows, deltas)
-            for work, tree, rows in zip(works, trees, _rows_of(works, trees, logits), strict=True)
-        ]
-        self._commit(works, trees, accepted)
+        tokens = self._model.sample(logits, sampling_rows(requests, batch))
+        deltas, accepted = self._walk(works, trees, logits, tokens.tolist())
+        self._commit(works, trees, accepted, batch.slots)
         for delta in deltas:
             if delta.finish:
                 self.cancel(delta.id)
-        self._counters.count(works, trees, deltas, time.perf_counter() - started)
+        self._counters.count(works, len(batch.tokens), deltas, time.perf_counter() - started)
         return deltas
 
     def stats(self) -> EngineStats:
@@ -98,94 +96,96 @@ class Engine:
 
     def _draft(self, works: Sequence[Work]) -> list[TokenTree]:
         """Each request's known tokens with the drafter's nodes below, as far as slots are free."""
-        shapes = [self._shape(work) for work in works]
-        tasks = [
-            DraftTask(work.request.id, work.request.tokens, shape)
-            for work, shape in zip(works, shapes, strict=True)
-            if shape
-        ]
-        drafts = iter(self._drafter.draft(tasks) if tasks else [])
-        trees = []
-        for work, shape in zip(works, shapes, strict=True):
-            request = work.request
-            known = request.tokens[request.committed : request.committed + work.count]
-            tree = TokenTree.chain(known)
-            if shape:
-                draft: Draft = next(drafts)
-                tree = tree.graft(draft.tokens, draft.parents)
-                room = self._scheduler.lend_slots(work, tree.draft_nodes)
-                tree = tree.trim(work.count + room)
-            trees.append(tree)
+        trees = [TokenTree.chain(work.tokens) for work in works]
+        tasks = {
+            index: DraftTask(work.request.id, work.request.tokens, shape)
+            for index, work in enumerate(works)
+            if (shape := work.tree_shape)
+        }
+        drafts = self._drafter.draft(list(tasks.values())) if tasks else []
+        for index, draft in zip(tasks, drafts, strict=True):
+            tree = trees[index].graft(draft.tokens, draft.parents)
+            room = self._scheduler.lend_slots(works[index], tree.draft_nodes)
+            trees[index] = tree.trim(works[index].count + room)
         return trees
 
-    def _shape(self, work: Work) -> TreeShape | None:
-        """How large a tree this request may have in this step, if any."""
-        speculation = work.request.params.speculation or self._speculation
-        # The last token needs no draft: the step that emits it emits it at its root.
-        levels = min(speculation.shape.num_steps, work.request.remaining - 1)
-        if speculation.mode == "off" or not work.reaches_end or levels < 1:
-            return None
-        return TreeShape(levels, speculation.shape.topk, speculation.shape.num_draft_tokens)
+    def _walk(
+        self,
+        works: Sequence[Work],
+        trees: Sequence[TokenTree],
+        logits: NDArray[np.float32],
+        tokens: list[int],
+    ) -> tuple[list[Delta], list[list[int]]]:
+        """Walk all trees, emitting; deltas of those that emit, accepted nodes of all."""
+        deltas: list[Delta] = []
+        accepted: list[list[int]] = []
+        row = 0  # of the logits
+        for work, tree in zip(works, trees, strict=True):
+            if not work.reaches_end:
+                accepted.append([])
+                continue
+            delta, nodes = self._advance(work.request, tree, row - tree.root, logits, tokens)
+            deltas.append(delta)
+            accepted.append(nodes)
+            row += len(tree.tokens) - tree.root
+        return deltas, accepted
 
     def _advance(
-        self, work: Work, tree: TokenTree, rows: NDArray[np.float32], deltas: list[Delta]
-    ) -> list[int]:
-        """Walk one tree, emitting; the accepted nodes. ``rows`` are logits from the root on."""
-        if not work.reaches_end:
-            return []
-        request, params = work.request, work.request.params
-        tokens: list[int] = []
-        logprobs: list[TokenLogprobs] = []
+        self,
+        request: Request,
+        tree: TokenTree,
+        first: int,
+        logits: NDArray[np.float32],
+        tokens: list[int],
+    ) -> tuple[Delta, list[int]]:
+        """Walk one tree, whose node i has row ``first + i`` of ``logits`` and ``tokens``."""
+        params = request.params
+        emitted: list[int] = []
+        logprobs: list[TokenLogprobs] | None = None if params.logprobs is None else []
         finish: str | None = None
 
         def emit_after(node: int) -> int | None:
             nonlocal finish
-            logits = rows[node - tree.root]
-            token = emit(logits, params, request.tokens, request.prompt_length)
-            tokens.append(token)
-            if params.logprobs is not None:
-                logprobs.append(log_probabilities(logits, token, params.logprobs))
+            row = first + node
+            token = tokens[row]
+            if request.adjusts_logits:
+                token = emit(
+                    self._model.sample, logits[row], params, request.tokens, request.prompt_length
+                )
+            if logprobs is not None:
+                logprobs.append(log_probabilities(logits[row], token, params.logprobs or 0))
+            emitted.append(token)
             finish = request.append(token)
             return None if finish else token
 
         accepted = accept(tree, emit_after)
-        deltas.append(
-            Delta(
-                id=request.id,
-                token_ids=tokens,
-                finish=finish,
-                logprobs=logprobs if params.logprobs is not None else None,
-                cached_tokens=request.cached_tokens or 0,
-                proposed=tree.draft_nodes,
-            )
+        delta = Delta(
+            id=request.id,
+            token_ids=emitted,
+            finish=finish,
+            logprobs=logprobs,
+            cached_tokens=request.cached_tokens or 0,
+            proposed=tree.draft_nodes,
         )
-        return accepted
+        return delta, accepted
 
     def _commit(
-        self, works: Sequence[Work], trees: Sequence[TokenTree], accepted: Sequence[list[int]]
+        self,
+        works: Sequence[Work],
+        trees: Sequence[TokenTree],
+        accepted: Sequence[list[int]],
+        slots: NDArray[np.int32],
     ) -> None:
         """Bring accepted nodes' K and V to their logical slots and give back the other slots."""
-        sources: list[int] = []
+        sources: list[int] = []  # rows of the batch
         targets: list[int] = []
+        first = 0
         for work, tree, nodes in zip(works, trees, accepted, strict=True):
-            start = work.request.committed
-            if nodes:
-                slots = storage_slots(work.request, start, start + len(tree.tokens)).tolist()
-                for target, node in enumerate(nodes, start=work.count):
-                    if target != node:
-                        sources.append(slots[node])
-                        targets.append(slots[target])
+            for target, node in enumerate(nodes, start=work.count):
+                if target != node:
+                    sources.append(first + node)
+                    targets.append(first + target)
+            first += len(tree.tokens)
             self._scheduler.commit(work.request, work.count + len(nodes))
         if sources:
-            self._model.move_slots(sources, targets)
-
-
-def _rows_of(
-    works: Sequence[Work], trees: Sequence[TokenTree], logits: NDArray[np.float32]
-) -> list[NDArray[np.float32]]:
-    """Each work's rows of the step's logits, none where the request does not emit yet."""
-    counts = [
-        1 + tree.draft_nodes if work.reaches_end else 0
-        for work, tree in zip(works, trees, strict=True)
-    ]
-    return np.split(logits, np.cumsum(counts)[:-1])
+            self._model.move_slots(slots[sources].tolist(), slots[targets].tolist())

@@ -34,3 +34,13 @@ class SamplingParams(msgspec.Struct, frozen=True):
     stop_token_ids: tuple[int, ...] = ()
     logprobs: int | None = None  # None: none; k: the emitted token's and the k best
     speculation: Speculation | None = None  # None: as the server was started
+
+    @property
+    def adjusts_logits(self) -> bool:
+        """Penalties or bias make a row's token depend on the tokens before it."""
+        return bool(
+            self.repetition_penalty != 1
+            or self.presence_penalty != 0
+            or self.frequency_penalty != 0
+            or self.logit_bias
+        )

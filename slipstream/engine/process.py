@@ -4,6 +4,7 @@ Started by the HTTP process as ``python -m slipstream.engine.process --fd N --op
 """
 
 import argparse
+import gc
 import logging
 import signal
 import socket
@@ -37,6 +38,8 @@ def main() -> int:
     except UserError as error:
         channel.send(Failed(str(error)))
         return 2
+    # What is loaded stays: without this, a full collection in a step would look through it all.
+    gc.freeze()
     try:
         channel.send(ready)
         run(engine, channel)

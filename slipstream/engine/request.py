@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from slipstream.engine.params import SamplingParams
+from slipstream.engine.params import SamplingParams, TreeShape
 from slipstream.memory.prefix_cache import CachedPage
 
 
@@ -23,6 +23,8 @@ class Request:
     prompt_length: int
     buffer: NDArray[np.int32]  # [prompt + max_tokens]
     length: int  # tokens known: the prompt and the output so far
+    adjusts_logits: bool  # as its params say
+    shape: TreeShape | None = None  # how much it speculates, if it does
     committed: int = 0
     pages: list[int] = field(default_factory=list)
     cached: list[CachedPage] = field(default_factory=list)  # the first pages, shared by the cache
@@ -32,7 +34,8 @@ class Request:
     def start(cls, id: int, token_ids: list[int], params: SamplingParams) -> "Request":
         buffer = np.zeros(len(token_ids) + params.max_tokens, dtype=np.int32)
         buffer[: len(token_ids)] = token_ids
-        return cls(id, params, len(token_ids), buffer, len(token_ids))
+        known = len(token_ids)
+        return cls(id, params, known, buffer, known, params.adjusts_logits)
 
     @property
     def tokens(self) -> NDArray[np.int32]:
@@ -55,4 +58,4 @@ class Request:
         self.length += 1
         if token in self.params.stop_token_ids:
             return "stop"
-        return "length" if self.remaining == 0 else None
+        return "length" if self.length == len(self.buffer) else None

@@ -6,9 +6,13 @@ pages back and is computed again later, which changes no bits.
 """
 
 from collections import deque
-from dataclasses import dataclass
 from typing import Self
 
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from slipstream.engine.params import TreeShape
 from slipstream.engine.request import Request
 from slipstream.memory.memory import Memory
 from slipstream.memory.pool import PAGE_SIZE, pages_for
@@ -16,8 +20,7 @@ from slipstream.memory.pool import PAGE_SIZE, pages_for
 LEAST_PROMPT_ROWS = 32  # a step's share for prompts, however many requests decode
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(msgspec.Struct, frozen=True, eq=False):
     """What one request does in one step: compute its next ``count`` known tokens."""
 
     request: Request
@@ -25,12 +28,30 @@ class Work:
     reaches_end: bool  # the last known token is among them, so the next one can be emitted
     prompt_rows: int  # how many of them are prompt, which counts what preemption repeats, too
 
+    @property
+    def tokens(self) -> NDArray[np.int32]:
+        """What is computed, a view."""
+        start = self.request.committed
+        return self.request.buffer[start : start + self.count]
+
+    @property
+    def tree_shape(self) -> TreeShape | None:
+        """How large a tree the request may have in this step, if any."""
+        shape = self.request.shape
+        if shape is None or not self.reaches_end:
+            return None
+        # The last token needs no draft: the step that emits it emits it at its root.
+        levels = min(shape.num_steps, self.request.remaining - 1)
+        return TreeShape(levels, shape.topk, shape.num_draft_tokens) if levels > 0 else None
+
     @classmethod
     def of(cls, request: Request, rows: int) -> Self:
         """As many of the request's pending tokens as fit into ``rows`` rows."""
-        count = min(request.pending, rows)
-        prompt_rows = min(count, max(0, request.prompt_length - request.committed))
-        return cls(request, count, count == request.pending, prompt_rows)
+        pending = request.length - request.committed
+        count = pending if pending < rows else rows
+        prompt = request.prompt_length - request.committed
+        prompt_rows = 0 if prompt <= 0 else min(count, prompt)
+        return cls(request, count, count == pending, prompt_rows)
 
 
 class Scheduler:
@@ -64,15 +85,17 @@ class Scheduler:
         """The next step's work; every request in it holds pages for its tokens."""
         index = 0
         while index < len(self.running):  # preemption shortens the list from its end
-            if self.running[index].pending == 1:
-                self._ensure_pages(self.running[index])
+            request = self.running[index]
+            if len(request.pages) * PAGE_SIZE < request.length:  # a prompt has all it needs
+                self._ensure_pages(request)
             index += 1
-        decoding = sum(request.pending == 1 for request in self.running)
+        pending = [request.length - request.committed for request in self.running]
+        decoding = pending.count(1)
         least = min(LEAST_PROMPT_ROWS, self._max_step_rows)
         rows = max(self._max_step_rows - decoding, least)
         works: list[Work] = []
-        for request in self.running:
-            if request.pending == 1:
+        for request, count in zip(self.running, pending, strict=True):
+            if count == 1:
                 works.append(Work.of(request, 1))
             elif rows:
                 works.append(Work.of(request, rows))
@@ -95,9 +118,11 @@ class Scheduler:
         """``tokens`` more have their K and V in logical order; what was lent is given back."""
         request.committed += tokens
         kept = pages_for(request.length)
-        self._memory.release(request.pages[kept:])
-        del request.pages[kept:]
-        self._memory.publish(request.tokens[: request.committed], request.pages, request.cached)
+        if len(request.pages) > kept:
+            self._memory.release(request.pages[kept:])
+            del request.pages[kept:]
+        if len(request.cached) < request.committed // PAGE_SIZE:
+            self._memory.publish(request.tokens[: request.committed], request.pages, request.cached)
 
     def _admit(self) -> Request | None:
         """Start the first waiting request if there is room for all its known tokens."""

@@ -6,6 +6,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from slipstream.kernels.sampling_rows import SamplingRows
 from slipstream.kernels.step_batch import StepBatch
 from slipstream.kernels.weight import Weight
 
@@ -93,6 +94,10 @@ class Kernels(Protocol):
         self, x: Rows, norm: Vector, eps: float, head: Linear, step: StepContext
     ) -> NDArray[np.float32]:
         """``[L, vocabulary]`` of the batch's logit rows."""
+        ...
+
+    def sample(self, logits: NDArray[np.float32], rows: SamplingRows) -> NDArray[np.int32]:
+        """The token that each row of logits emits, ``[L]``."""
         ...
 
     def move_slots(self, cache: KVCache, sources: list[int], targets: list[int]) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slipstream.kernels.interface import Embedding, Kernels, KVDtype, Linear, Vector
+from slipstream.kernels.sampling_rows import SamplingRows
 from slipstream.kernels.step_batch import StepBatch
 from slipstream.kernels.weight import Weight
 from slipstream.memory.pool import PAGE_SIZE
@@ -91,6 +92,10 @@ class Transformer:
             gate_up = kernels.norm_linear(x, layer.mlp_norm, eps, layer.gate_up)
             x = kernels.linear_add(kernels.swiglu(gate_up), layer.down, x)
         return kernels.logits(x, weights.norm, eps, weights.head, step)
+
+    def sample(self, logits: NDArray[np.float32], rows: SamplingRows) -> NDArray[np.int32]:
+        """The token ``[L]`` that each row of logits gives."""
+        return self._kernels.sample(logits, rows)
 
     def move_slots(self, sources: list[int], targets: list[int]) -> None:
         """Copy K and V of all layers between slots, all reads before all writes."""

@@ -12,10 +12,12 @@ def accept(tree: TokenTree, emit: Callable[[int], int | None]) -> list[int]:
     (the request needs no further token). It is called on accepted nodes only, in order, so the
     emitted tokens are those of plain decoding. Returns the accepted draft nodes.
     """
-    children: dict[tuple[int, int], int] = {
-        (int(tree.parents[node]), int(tree.tokens[node])): node
-        for node in range(tree.root + 1, len(tree.tokens))
-    }
+    if tree.draft_nodes == 0:
+        emit(tree.root)
+        return []
+    draft = slice(tree.root + 1, None)
+    edges = zip(tree.parents[draft].tolist(), tree.tokens[draft].tolist(), strict=True)
+    children = {edge: node for node, edge in enumerate(edges, start=tree.root + 1)}
     accepted: list[int] = []
     node: int | None = tree.root
     while node is not None:

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from slipstream.speculation.tree import TreeShape
 
 
-@dataclass(frozen=True, slots=True)
-class DraftTask:
+class DraftTask(msgspec.Struct, frozen=True, eq=False):
     """One request that may speculate in this step."""
 
     request_id: int

@@ -1,7 +1,6 @@
 """Token trees: what one request proposes to the target in one step."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Self
 
 import msgspec
@@ -20,8 +19,11 @@ class TreeShape(msgspec.Struct, frozen=True):
     num_draft_tokens: int  # rows of one request in one step, the root included
 
 
-@dataclass(frozen=True, slots=True)
-class TokenTree:
+_ROOT_ALONE = np.array([-1], dtype=np.int32)
+_ROOT_ALONE.flags.writeable = False
+
+
+class TokenTree(msgspec.Struct, frozen=True, eq=False):
     """Nodes in topological order: a parent stands before its children.
 
     A chain of known tokens comes first (a chunk of prompt, or a single last token); its last node
@@ -35,7 +37,8 @@ class TokenTree:
     @classmethod
     def chain(cls, tokens: NDArray[np.int32]) -> Self:
         """Known tokens ``[n]``, n at least 1, each below the one before it."""
-        return cls(tokens, np.arange(-1, len(tokens) - 1, dtype=np.int32), len(tokens) - 1)
+        root = len(tokens) - 1
+        return cls(tokens, np.arange(-1, root, dtype=np.int32) if root else _ROOT_ALONE, root)
 
     @property
     def draft_nodes(self) -> int:

@@ -6,9 +6,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slipstream.engine.batch import build_step_batch, storage_slots
+from slipstream.engine.batch import build_step_batch
 from slipstream.engine.params import SamplingParams
 from slipstream.engine.request import Request
+from slipstream.kernels.step_batch import StepBatch
 from slipstream.memory.pool import PAGE_SIZE, pages_for
 from slipstream.speculation.tree import TokenTree
 
@@ -66,13 +67,6 @@ def test_a_prompts_end_with_drafts_wants_logits_from_the_root_on() -> None:
     assert batch.logit_rows.tolist() == [3, 4]
     assert batch.positions.tolist() == [0, 0, 1, 2, 3]
     assert batch.page_tables.shape == (2, 1)
-
-
-def test_storage_slots() -> None:
-    held = request(0, [4, 0, 7])
-    assert storage_slots(held, 30, 34).tolist() == [4 * 32 + 30, 4 * 32 + 31, 0, 1]
-    assert storage_slots(held, 64, 96).tolist() == list(range(7 * 32, 8 * 32))
-    assert storage_slots(held, 5, 5).tolist() == []
 
 
 @st.composite
@@ -134,3 +128,8 @@ def test_each_row_reads_itself_and_its_ancestors_in_logical_order(
             row += 1
     assert row == len(batch.tokens) == len(set(batch.slots.tolist()))
     assert batch.logit_rows.tolist() == logit_rows
+    # As native kernels need them.
+    for name in StepBatch.__slots__:
+        array = getattr(batch, name)
+        assert array.flags.c_contiguous, name
+        assert array.dtype == (np.bool_ if name == "follows" else np.int32), name

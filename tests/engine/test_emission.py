@@ -3,15 +3,23 @@
 import math
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slipstream.engine.emission import emit, log_probabilities
-from slipstream.engine.noise import NOISE_RANGE, gumbel
+from slipstream.engine import emission
+from slipstream.engine.batch import build_step_batch
+from slipstream.engine.emission import log_probabilities, sampling_rows
 from slipstream.engine.params import SamplingParams
+from slipstream.engine.request import Request
+from slipstream.kernels.noise import NOISE_RANGE, gumbel
+from slipstream.kernels.torch.sampling import sample
+from slipstream.speculation.tree import TokenTree
+
+emit = partial(emission.emit, sample)
 
 
 def params(temperature: float = 1.0, **fields: object) -> SamplingParams:
@@ -190,6 +198,38 @@ def test_the_seed_and_the_position_matter() -> None:
     by_seed = {emit(logits, params(seed=seed), tokens, 0) for seed in range(50)}
     by_position = {emit(logits, params(), tokens[:n], 0) for n in range(50)}
     assert len(by_seed) > 40 and len(by_position) > 40
+
+
+# All rows of a step at once
+
+
+def test_rows_drawn_at_once_give_what_each_gives_by_itself() -> None:
+    asked = [
+        params(0),
+        params(0.8, seed=2**64 - 1, top_p=0.9),
+        params(1.3, seed=4, top_k=7),
+        params(0.9, seed=5, repetition_penalty=1.5),  # left to `emit`, row by row
+        params(1.0, seed=6, min_p=0.1),
+    ]
+    requests, trees = [], []
+    for number, each in enumerate(asked):
+        request = Request.start(number, [1] * (5 + number), each)
+        request.committed, request.pages = 3, [number]
+        requests.append(request)
+        trees.append(TokenTree.chain(request.tokens[3:]).graft([7, 8, 9], [0, 1, 0]))
+    emits = [True, True, False, True, True]
+    batch = build_step_batch(requests, trees, emits)
+    generator = np.random.default_rng(3)
+    logits = generator.normal(scale=2, size=(16, 400)).astype(np.float32)
+    found = iter(zip(logits, sample(logits, sampling_rows(requests, batch)).tolist(), strict=True))
+    for request, emitting in zip(requests, emits, strict=True):
+        depths = [0, 1, 2, 1] if emitting else []
+        for depth in depths:
+            line, token = next(found)
+            if not request.adjusts_logits:
+                path = np.ones(request.length + depth, dtype=np.int32)
+                assert token == emit(line, request.params, path, 0)
+    assert next(found, None) is None
 
 
 # Penalties and bias

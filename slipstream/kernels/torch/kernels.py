@@ -9,9 +9,11 @@ from numpy.typing import NDArray
 
 from slipstream.errors import UserError
 from slipstream.kernels.interface import KVDtype
+from slipstream.kernels.sampling_rows import SamplingRows
 from slipstream.kernels.step_batch import StepBatch
 from slipstream.kernels.torch.attention import Tiling, attend
 from slipstream.kernels.torch.linear import HEIGHTS, PackedLinear, blocks, equal_heights, pack
+from slipstream.kernels.torch.sampling import sample
 from slipstream.kernels.weight import Weight
 
 Rotary = tuple[torch.Tensor, torch.Tensor]  # cosines and sines, [positions, head_dim]
@@ -166,6 +168,9 @@ class TorchKernels:
             return np.empty((0, head.outputs), dtype=np.float32)
         rows = self._linear(_rms_norm(x[step.logit_rows], norm, eps), head)
         return rows[: step.logits].numpy()
+
+    def sample(self, logits: NDArray[np.float32], rows: SamplingRows) -> NDArray[np.int32]:
+        return sample(logits, rows)
 
     @torch.inference_mode()
     def move_slots(self, cache: KVCache, sources: list[int], targets: list[int]) -> None:

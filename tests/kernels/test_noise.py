@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from slipstream.engine.noise import NOISE_RANGE, gumbel, philox
+from slipstream.kernels.noise import NOISE_RANGE, gumbel, philox
 
 
 def digits(text: str) -> list[int]:
