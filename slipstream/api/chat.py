@@ -30,7 +30,7 @@ async def _prompts(body: ChatCompletionRequest, service: Service) -> list[list[i
     except ChatTemplateError as error:
         raise bad_request(str(error), "messages", "chat_template") from None
     # The template writes the special tokens itself.
-    return await service.encode([text], add_special_tokens=False)
+    return await service.encode([text], "messages", add_special_tokens=False)
 
 
 def _turn(message: Message) -> dict[str, str]:

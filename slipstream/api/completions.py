@@ -26,13 +26,13 @@ async def _prompts(body: CompletionRequest, service: Service) -> list[list[int]]
     if not prompt:
         raise bad_request("the prompt is empty; it must have at least one token", "prompt")
     if isinstance(prompt, str):
-        return await service.encode([prompt], add_special_tokens=True)
+        return await service.encode([prompt], "prompt", add_special_tokens=True)
     # The schema lets through lists of one form only.
     if token_ids := [item for item in prompt if isinstance(item, int)]:
         return [token_ids]
     service.check_choices(len(prompt) * body.n)  # now, because a body may hold millions
     if texts := [item for item in prompt if isinstance(item, str)]:
-        return await service.encode(texts, add_special_tokens=True)
+        return await service.encode(texts, "prompt", add_special_tokens=True)
     return [item for item in prompt if isinstance(item, list)]
 
 

@@ -9,6 +9,8 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field, SkipValidation, mod
 
 from slipstream.api.errors import bad_request
 
+MAX_ITEMS = 10_000  # messages, or parts of one: more would hold up all streams while they are read
+
 # Fields that ask for something else than the tokens: accepted, without effect.
 HARMLESS = frozenset(
     {
@@ -71,7 +73,7 @@ class SamplingRequest(Model):
     model: str | None = None
     frequency_penalty: float = Field(default=0.0, ge=-2, le=2)
     ignore_eos: bool = False
-    logit_bias: dict[str, Annotated[float, Field(ge=-100, le=100)]] = {}
+    logit_bias: dict[str, Annotated[float, Field(ge=-100, le=100)]] = Field(default_factory=dict)
     max_tokens: int | None = Field(default=None, ge=1)
     min_p: float = Field(default=0.0, ge=0, le=1)
     n: int = Field(default=1, ge=1, le=128)
@@ -80,8 +82,8 @@ class SamplingRequest(Model):
     return_token_ids: bool = False
     seed: int | None = Field(default=None, ge=-(2**63), lt=2**64)
     speculation: SpeculationOptions | None = None
-    stop: str | Annotated[list[str], Field(fail_fast=True)] = []
-    stop_token_ids: list[int] = Field(default=[], max_length=64)
+    stop: str | Annotated[list[str], Field(fail_fast=True)] = Field(default_factory=list)
+    stop_token_ids: list[int] = Field(default_factory=list, max_length=64)
     stream: bool = False
     stream_options: StreamOptions | None = None
     temperature: float = Field(default=1.0, ge=0, le=2)
@@ -132,6 +134,7 @@ class Message(Model):
             if message.get(name):
                 raise bad_request(f"{name} in messages is not supported", "messages")
         content = message.get("content")
+        _check_number(content, "parts of a message", "messages")
         for part in content if isinstance(content, list) else ():
             kind = part.get("type") if isinstance(part, dict) else None
             if isinstance(kind, str) and kind != "text":
@@ -151,10 +154,18 @@ class Message(Model):
 
 class ChatCompletionRequest(SamplingRequest):
     messages: Annotated[list[Message], FailFast()]
-    chat_template_kwargs: dict[str, Any] = {}  # more names for the model's template
+    chat_template_kwargs: dict[str, Any] = Field(default_factory=dict)  # for the model's template
     logprobs: bool = False
     max_completion_tokens: int | None = Field(default=None, ge=1)
     top_logprobs: int | None = Field(default=None, ge=0, le=20)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _not_too_many(cls, body: Any) -> Any:
+        """Now, because each message takes microseconds to check."""
+        if isinstance(body, dict):
+            _check_number(body.get("messages"), "messages", "messages")
+        return body
 
     @model_validator(mode="after")
     def _consistent(self) -> "ChatCompletionRequest":
@@ -193,9 +204,16 @@ class CompletionRequest(SamplingRequest):
         return body
 
 
+def _check_number(items: Any, name: str, param: str) -> None:
+    """Raises ApiError if ``items`` is a list of too many."""
+    if isinstance(items, list) and len(items) > MAX_ITEMS:
+        raise bad_request(f"there are {len(items)} {name}; at most {MAX_ITEMS} are allowed", param)
+
+
 def _is_list_of_one_form(prompt: Any) -> bool:
     if not isinstance(prompt, list):
         return False
-    if all(isinstance(item, list) for item in prompt):
-        return all(type(token) is int for item in prompt for token in item)
-    return all(type(item) is str for item in prompt) or all(type(item) is int for item in prompt)
+    kinds = set(map(type, prompt))
+    if kinds == {list}:
+        return all(set(map(type, item)) <= {int} for item in prompt)
+    return kinds <= {str} or kinds <= {int}

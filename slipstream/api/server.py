@@ -26,6 +26,7 @@ from slipstream.models.checkpoint import Checkpoint, open_checkpoint
 from slipstream.models.tokenizer import load_tokenizer
 
 _GRACE = 5  # seconds that slow readers have to take their last bytes
+_GARBAGE = 50_000  # objects, allocated and not freed, before cycles are searched
 _INTERRUPTED = 130  # exit status after a second Ctrl-C
 
 
@@ -141,8 +142,10 @@ class _Life:
         self._state.metrics.show_engine(lambda: service.client.stats)
         if not self._signals:
             self._state.unavailable = None
+        # What is loaded stays, and requests leave few cycles: searching for them holds up streams.
         gc.collect()
-        gc.freeze()  # what was imported and loaded stays; looking through it again holds up streams
+        gc.freeze()
+        gc.set_threshold(_GARBAGE)
         host, port = self._listener.getsockname()[:2]
         address = f"[{host}]" if ":" in host else host
         say(f"kernels  {ready.kernels}")

@@ -4,10 +4,9 @@ import asyncio
 import hashlib
 import secrets
 import time
-import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 
 import slipstream
 from slipstream.api.engine_client import EngineClient
@@ -17,7 +16,7 @@ from slipstream.api.metrics import Metrics
 from slipstream.api.output import TextOutput
 from slipstream.api.responses import Envelope
 from slipstream.api.schemas import SamplingRequest
-from slipstream.api.translate import Limits, sampling_params, stop_strings
+from slipstream.api.translate import Limits, prompt_too_long, sampling_params, stop_strings
 from slipstream.models.tokenizer import Tokenizer
 
 _LONG_PROMPT = 8192  # characters; tokenising more would hold up the other streams noticeably
@@ -46,7 +45,7 @@ class Service:
     def envelope(self, id_prefix: str, seed: int) -> Envelope:
         """The frame of a new response."""
         return Envelope(
-            id_prefix + uuid.uuid4().hex, int(time.time()), self.name, self.fingerprint, seed
+            id_prefix + secrets.token_hex(16), int(time.time()), self.name, self.fingerprint, seed
         )
 
     def check_model(self, model: str | None) -> None:
@@ -59,15 +58,21 @@ class Service:
                 code="model_not_found",
             )
 
-    async def encode(self, texts: Sequence[str], *, add_special_tokens: bool) -> list[list[int]]:
-        """Token ids of each text, in a thread where they are long together."""
+    async def encode(
+        self, texts: Sequence[str], param: str, *, add_special_tokens: bool
+    ) -> list[list[int]]:
+        """Token ids of each text, in a thread where they are long together.
 
-        encode_all = partial(
+        Raises ApiError for a text in field ``param`` that is too long for any tokens.
+        """
+        if sum(map(len, texts)) < _LONG_PROMPT:
+            return self.tokenizer.encode_all(texts, add_special_tokens=add_special_tokens)
+        for text in texts:
+            if (tokens := self.tokenizer.fewest_tokens(text)) >= self.limits.max_model_len:
+                raise prompt_too_long(f"at least {tokens}", self.limits, param)
+        return await asyncio.to_thread(
             self.tokenizer.encode_all, texts, add_special_tokens=add_special_tokens
         )
-        if sum(map(len, texts)) < _LONG_PROMPT:
-            return encode_all()
-        return await asyncio.to_thread(encode_all)
 
     def generate(
         self, request: SamplingRequest, prompts: Sequence[list[int]], seed: int, arrived: float

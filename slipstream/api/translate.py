@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from slipstream.api.errors import bad_request
+from slipstream.api.errors import ApiError, bad_request
 from slipstream.api.schemas import (
     ChatCompletionRequest,
     CompletionRequest,
@@ -34,19 +34,24 @@ def check_prompt(token_ids: Sequence[int], limits: Limits, param: str) -> None:
     """Refuse a prompt that the engine could not run. Raises ApiError."""
     if not token_ids:
         raise bad_request("the prompt is empty; it must have at least one token", param)
+    if len(token_ids) >= limits.max_model_len:
+        raise prompt_too_long(str(len(token_ids)), limits, param)
     if min(token_ids) < 0 or max(token_ids) >= limits.vocab_size:
         wrong = next(t for t in token_ids if not 0 <= t < limits.vocab_size)
         raise bad_request(
             f"token id {wrong} is not in the vocabulary; ids go from 0 to {limits.vocab_size - 1}",
             param,
         )
-    if len(token_ids) >= limits.max_model_len:
-        raise bad_request(
-            f"the prompt has {len(token_ids)} tokens; the context of {limits.max_model_len} tokens "
-            f"allows {limits.max_model_len - 1} and one of output",
-            param,
-            "context_length_exceeded",
-        )
+
+
+def prompt_too_long(tokens: str, limits: Limits, param: str) -> ApiError:
+    """``tokens`` says how many the prompt has."""
+    return bad_request(
+        f"the prompt has {tokens} tokens; the context of {limits.max_model_len} tokens "
+        f"allows {limits.max_model_len - 1} and one of output",
+        param,
+        "context_length_exceeded",
+    )
 
 
 def sampling_params(
@@ -106,6 +111,11 @@ def _max_tokens(request: SamplingRequest, prompt_length: int, limits: Limits) ->
 
 
 def _logit_bias(bias: dict[str, float], limits: Limits) -> dict[int, float]:
+    if len(bias) > limits.vocab_size:
+        raise bad_request(
+            f"logit_bias has {len(bias)} keys; there are {limits.vocab_size} token ids",
+            "logit_bias",
+        )
     result = {}
     for key, value in bias.items():
         # isdecimal() alone lets other scripts' digits through, and int() underscores and spaces.

@@ -155,7 +155,7 @@ def _decoder_steps(backend: tokenizers.Tokenizer) -> list[dict[str, str]]:
     return steps
 
 
-def _byte_letters() -> dict[str, int]:
+def byte_letters() -> dict[str, int]:
     """The letter by which byte-level vocabularies write each byte: printable ones as they are, the
     others as the letters from 256 on."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
@@ -164,4 +164,4 @@ def _byte_letters() -> dict[str, int]:
     return letters | {chr(256 + index): byte for index, byte in enumerate(hidden)}
 
 
-_BYTE_OF_LETTER = _byte_letters()
+_BYTE_OF_LETTER = byte_letters()

@@ -12,6 +12,7 @@ from slipstream.models.detokenizer import (
     SentencePieceDetokenizer,
     TokenBytes,
 )
+from slipstream.models.token_span import TokenSpan
 from slipstream.models.tokenizer_parts import TokenizerParts
 
 
@@ -37,9 +38,9 @@ class Tokenizer:
             if parts.chat_template is None
             else ChatTemplate(parts.chat_template, parts.special_tokens)
         )
-        self.vocab_size = 1 + max(
-            parts.backend.get_vocab(with_added_tokens=True).values(), default=-1
-        )
+        vocabulary = parts.backend.get_vocab(with_added_tokens=True)
+        self.vocab_size = 1 + max(vocabulary.values(), default=-1)
+        self._span = TokenSpan.of(parts.backend, vocabulary)
         own_bos, own_eos = self._special_id("bos_token"), self._special_id("eos_token")
         self.bos_token_id = bos_token_id if bos_token_id is not None else own_bos
         ends = (*eos_token_ids, own_eos)
@@ -62,8 +63,14 @@ class Tokenizer:
         self, texts: Sequence[str], *, add_special_tokens: bool = True
     ) -> list[list[int]]:
         """Token ids of each text as ``encode`` gives them, without holding the GIL meanwhile."""
-        encodings = self._backend.encode_batch(list(texts), add_special_tokens=add_special_tokens)
+        encodings = self._backend.encode_batch_fast(  # fast: without offsets
+            list(texts), add_special_tokens=add_special_tokens
+        )
         return [encoding.ids for encoding in encodings]
+
+    def fewest_tokens(self, text: str) -> int:
+        """A number of tokens that ``text`` has at least, from its length alone."""
+        return self._span.fewest_tokens(text)
 
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
         """The text of ``token_ids``; incomplete characters become U+FFFD."""

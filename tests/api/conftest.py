@@ -19,7 +19,7 @@ from slipstream.api.app import create_app
 from slipstream.api.engine_client import EngineClient
 from slipstream.api.service import ServerState, Service
 from slipstream.api.translate import Limits
-from slipstream.models.detokenizer import _byte_letters
+from slipstream.models.detokenizer import byte_letters
 from slipstream.models.tokenizer import Tokenizer
 from slipstream.models.tokenizer_parts import TokenizerParts
 from tests.api.fake_engine import FakeEngine, Script, cycle
@@ -35,7 +35,7 @@ TEMPLATE = (
 
 def byte_tokenizer() -> Tokenizer:
     """Token ids are bytes; the token after them ends a text."""
-    backend = Backend(models.BPE(dict(_byte_letters().items()), []))
+    backend = Backend(models.BPE(dict(byte_letters().items()), []))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     backend.decoder = decoders.ByteLevel()
     backend.add_special_tokens([AddedToken("<end>", special=True)])

@@ -8,6 +8,7 @@ import aiohttp
 import openai
 import pytest
 
+from slipstream.api.service import Service
 from slipstream.engine.messages import Delta, Report, frame
 from tests.api.conftest import Server, saying, serving
 from tests.api.fake_engine import FakeEngine, cycle
@@ -146,6 +147,31 @@ async def test_while_unavailable(server: Server) -> None:
         assert "being loaded" in (await response.json())["error"]["message"]
     assert server.engine.submitted == []
     assert (await server.get("/metrics"))[0] == 200
+
+
+async def test_a_drain_that_starts_while_a_prompt_is_tokenised(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encode = Service.encode
+
+    async def slow(*args: Any, **kwargs: Any) -> list[list[int]]:
+        token_ids = await encode(*args, **kwargs)
+        server.state.unavailable = "the server is shutting down"
+        server.client.fail("the engine process ended (exit code 0)")
+        return token_ids
+
+    monkeypatch.setattr(Service, "encode", slow)
+    status, answer = await server.post(TEXT, BODY)
+    assert (status, answer["error"]["message"]) == (503, "the server is shutting down")
+    assert server.engine.submitted == []
+
+
+async def test_an_error_of_our_own(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Service, "generate", None)
+    status, answer = await server.post(TEXT, BODY)
+    assert status == 500 and "log" in answer["error"]["message"]
+    _, text = await server.get("/metrics")
+    assert 'slipstream_http_requests_total{path="/v1/completions",status="500"} 1.0' in text
 
 
 async def test_models_and_version(server: Server) -> None:

@@ -95,6 +95,21 @@ def test_an_unfinished_character_at_the_end_is_replaced() -> None:
     assert piece.text == "\ufffd"
 
 
+@given(st.text("ab🙂", min_size=1), st.booleans(), st.data())
+def test_text_made_late_is_the_same(text: str, stops: bool, data: st.DataObject) -> None:
+    output = TextOutput(ByteDetokenizer())
+    raw = [*text.encode(), *([END] if stops else [])]
+    shown = ""
+    for number, token in enumerate(raw, start=1):
+        finish = ("stop" if stops else "length") if number == len(raw) else None
+        assert output.push([token], finish=finish) == 1
+        if finish or data.draw(st.booleans()):
+            piece = output.take()
+            shown += piece.text
+    assert (shown, piece.finish_reason) == (text, "stop" if stops else "length")
+    assert piece.stop_reason == (END if stops else None)
+
+
 texts = st.text(alphabet="ab🙂", max_size=12)
 
 
