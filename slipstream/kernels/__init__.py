@@ -11,16 +11,26 @@ import os
 # Read when PyTorch loads the OpenMP library, so this stands before the first import of torch.
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
-from slipstream.kernels.interface import Kernels, KVDtype, StepContext
+from slipstream.kernels.choice import choose
+from slipstream.kernels.interface import Kernels, KVDtype
+from slipstream.kernels.sampling_rows import SamplingRows
 from slipstream.kernels.step_batch import StepBatch
 from slipstream.kernels.weight import Weight
 
 
 def choose_kernels(threads: int | None) -> Kernels:
-    """The best kernels this machine can run; ``threads`` None means one per core."""
-    from slipstream.kernels.torch.kernels import TorchKernels
+    """The best kernels this machine can run; ``threads`` None means one per core.
 
-    return TorchKernels(threads)
+    Raises ``UserError`` if the environment asks for kernels that do not run here; see ``choose``.
+    """
+    choice = choose(os.environ)
+    if choice.isa is None:
+        from slipstream.kernels.torch.kernels import TorchKernels
+
+        return TorchKernels(threads)
+    from slipstream.kernels.native.kernels import NativeKernels
+
+    return NativeKernels(choice.isa, threads)
 
 
-__all__ = ["KVDtype", "Kernels", "StepBatch", "StepContext", "Weight", "choose_kernels"]
+__all__ = ["KVDtype", "Kernels", "SamplingRows", "StepBatch", "Weight", "choose_kernels"]

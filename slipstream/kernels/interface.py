@@ -1,6 +1,6 @@
 """What model code may ask of a kernel set. Model code is written once, against this."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
@@ -16,10 +16,12 @@ KVDtype: TypeAlias = Literal["auto", "bf16", "int8"]  # auto is what the kernel 
 Rows: TypeAlias = Any  # activations, one row per row of the step (padded as the kernels like)
 Vector: TypeAlias = Any  # a packed norm weight
 Linear: TypeAlias = Any  # packed weights of one matrix product
+GateUp: TypeAlias = Any  # packed weights of the two products that a SwiGLU joins
 Embedding: TypeAlias = Any
 Rotary: TypeAlias = Any
-StepContext: TypeAlias = Any  # what is computed once per step and used by every layer
 KVCache: TypeAlias = Any  # keys and values of all layers and slots
+
+Program: TypeAlias = Callable[[StepBatch], NDArray[np.float32]]
 
 
 class Kernels(Protocol):
@@ -31,10 +33,18 @@ class Kernels(Protocol):
         """Pack matrices ``[N_i, K]``, stacked along N, and a bias ``[sum N_i]``."""
         ...
 
+    def pack_gate_up(self, gate: Weight, up: Weight, bias: NDArray[np.float32] | None) -> GateUp:
+        """Pack two matrices ``[N, K]`` and a bias ``[2 * N]``, gate first."""
+        ...
+
     def pack_vector(self, weight: NDArray[np.float32]) -> Vector: ...
 
     def pack_embedding(self, weight: Weight) -> Embedding:
         """Pack a table ``[vocabulary, hidden]``."""
+        ...
+
+    def tied_head(self, embedding: Embedding) -> Linear:
+        """The product with the table itself, which need not be packed twice."""
         ...
 
     def pack_rotary(self, cosines: NDArray[np.float32], sines: NDArray[np.float32]) -> Rotary:
@@ -54,14 +64,32 @@ class Kernels(Protocol):
         """Memory of one slot over all layers."""
         ...
 
-    def begin(
-        self, batch: StepBatch, heads: int, kv_heads: int, head_dim: int, rotary: Rotary
-    ) -> StepContext:
-        """Prepare what all layers of this step share."""
+    def record(self, forward: "Callable[[Operations], Rows]") -> Program:
+        """A forward pass that can be run for any step; it gives what ``Operations.logits`` gave.
+
+        ``forward`` may be called once or once per step, so it must do the same each time. The
+        program's logits are valid until its next run.
+        """
         ...
 
-    def embed(self, table: Embedding, step: StepContext) -> Rows:
-        """``[T] -> [T, hidden]``."""
+    def sample(self, logits: NDArray[np.float32], rows: SamplingRows) -> NDArray[np.int32]:
+        """The token that each row of logits emits, ``[L]``."""
+        ...
+
+    def move_slots(self, cache: KVCache, sources: Sequence[int], targets: Sequence[int]) -> None:
+        """Copy K and V of all layers between slots, all reads before all writes."""
+        ...
+
+
+class Operations(Protocol):
+    """What a forward pass is made of.
+
+    ``into`` names the product that will read the result, so that the result can be written in the
+    form which that product reads.
+    """
+
+    def embed(self, table: Embedding) -> Rows:
+        """The step's tokens, ``[T, hidden]``."""
         ...
 
     def norm_linear(self, x: Rows, norm: Vector, eps: float, linear: Linear) -> Rows:
@@ -71,10 +99,12 @@ class Kernels(Protocol):
     def attention(
         self,
         qkv: Rows,
+        heads: int,
         qk_norms: tuple[Vector, Vector, float] | None,
+        rotary: Rotary,
         cache: KVCache,
         layer: int,
-        step: StepContext,
+        into: Linear,
     ) -> Rows:
         """Normalise (if asked) and rotate queries and keys, store K and V, attend.
 
@@ -83,23 +113,13 @@ class Kernels(Protocol):
         ...
 
     def linear_add(self, x: Rows, linear: Linear, residual: Rows) -> Rows:
-        """The matrix product and bias, plus the residual."""
+        """The matrix product and bias of what was written ``into`` it, plus the residual."""
         ...
 
-    def swiglu(self, gate_up: Rows) -> Rows:
-        """``silu(gate) * up`` of ``[T, 2 * intermediate]``, gate first."""
+    def norm_swiglu(self, x: Rows, norm: Vector, eps: float, gate_up: GateUp, into: Linear) -> Rows:
+        """RMS norm, both products, then ``silu(gate) * up``, ``[T, N]``."""
         ...
 
-    def logits(
-        self, x: Rows, norm: Vector, eps: float, head: Linear, step: StepContext
-    ) -> NDArray[np.float32]:
-        """``[L, vocabulary]`` of the batch's logit rows."""
-        ...
-
-    def sample(self, logits: NDArray[np.float32], rows: SamplingRows) -> NDArray[np.int32]:
-        """The token that each row of logits emits, ``[L]``."""
-        ...
-
-    def move_slots(self, cache: KVCache, sources: list[int], targets: list[int]) -> None:
-        """Copy K and V of all layers between slots, all reads before all writes."""
+    def logits(self, x: Rows, norm: Vector, eps: float, head: Linear) -> Rows:
+        """RMS norm and the head's product of the step's logit rows, ``[L, vocabulary]``."""
         ...

@@ -6,7 +6,16 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from slipstream.kernels.interface import Embedding, Kernels, KVDtype, Linear, Vector
+from slipstream.kernels.interface import (
+    Embedding,
+    GateUp,
+    Kernels,
+    KVDtype,
+    Linear,
+    Operations,
+    Rows,
+    Vector,
+)
 from slipstream.kernels.sampling_rows import SamplingRows
 from slipstream.kernels.step_batch import StepBatch
 from slipstream.kernels.weight import Weight
@@ -25,7 +34,7 @@ class Layer:
     qk_norms: tuple[Vector, Vector, float] | None
     attention_output: Linear
     mlp_norm: Vector
-    gate_up: Linear
+    gate_up: GateUp
     down: Linear
 
 
@@ -42,13 +51,14 @@ class Weights:
     def load(cls, checkpoint: Checkpoint, kernels: Kernels) -> Self:
         """Pack a checkpoint's weights, one after the other."""
         config = checkpoint.config
-        embedding = checkpoint.weight("model.embed_tokens.weight")
-        head = embedding if config.tie_word_embeddings else checkpoint.weight("lm_head.weight")
+        embedding = kernels.pack_embedding(checkpoint.weight("model.embed_tokens.weight"))
         return cls(
-            embedding=kernels.pack_embedding(embedding),
+            embedding=embedding,
             layers=[_load_layer(checkpoint, kernels, i) for i in range(config.num_layers)],
             norm=kernels.pack_vector(checkpoint.weight("model.norm.weight").float32()),
-            head=kernels.pack_linear([head], None),
+            head=kernels.tied_head(embedding)
+            if config.tie_word_embeddings
+            else kernels.pack_linear([checkpoint.weight("lm_head.weight")], None),
         )
 
 
@@ -76,22 +86,32 @@ class Transformer:
             config.num_layers, config.num_kv_heads, config.head_dim, pages * PAGE_SIZE, kv_dtype
         )
         self._rotary = kernels.pack_rotary(*_rotary_tables(config, max_model_len))
+        self._program = kernels.record(self._forward)
 
     def forward(self, batch: StepBatch) -> NDArray[np.float32]:
-        """Compute all rows, store their K and V; logits ``[L, vocabulary]`` of the logit rows."""
-        config, weights, kernels = self._config, self._weights, self._kernels
+        """Compute all rows, store their K and V; logits ``[L, vocabulary]`` of the logit rows,
+        valid until the next pass."""
+        return self._program(batch)
+
+    def _forward(self, ops: Operations) -> Rows:
+        config, weights = self._config, self._weights
         eps = config.rms_norm_eps
-        step = kernels.begin(
-            batch, config.num_heads, config.num_kv_heads, config.head_dim, self._rotary
-        )
-        x = kernels.embed(weights.embedding, step)
+        x = ops.embed(weights.embedding)
         for index, layer in enumerate(weights.layers):
-            qkv = kernels.norm_linear(x, layer.attention_norm, eps, layer.qkv)
-            mixed = kernels.attention(qkv, layer.qk_norms, self._cache, index, step)
-            x = kernels.linear_add(mixed, layer.attention_output, x)
-            gate_up = kernels.norm_linear(x, layer.mlp_norm, eps, layer.gate_up)
-            x = kernels.linear_add(kernels.swiglu(gate_up), layer.down, x)
-        return kernels.logits(x, weights.norm, eps, weights.head, step)
+            qkv = ops.norm_linear(x, layer.attention_norm, eps, layer.qkv)
+            mixed = ops.attention(
+                qkv,
+                config.num_heads,
+                layer.qk_norms,
+                self._rotary,
+                self._cache,
+                index,
+                into=layer.attention_output,
+            )
+            x = ops.linear_add(mixed, layer.attention_output, x)
+            inner = ops.norm_swiglu(x, layer.mlp_norm, eps, layer.gate_up, into=layer.down)
+            x = ops.linear_add(inner, layer.down, x)
+        return ops.logits(x, weights.norm, eps, weights.head)
 
     def sample(self, logits: NDArray[np.float32], rows: SamplingRows) -> NDArray[np.int32]:
         """The token ``[L]`` that each row of logits gives."""
@@ -118,14 +138,20 @@ def _load_layer(checkpoint: Checkpoint, kernels: Kernels, index: int) -> Layer:
     def vector(name: str) -> Vector:
         return kernels.pack_vector(weight(name).float32())
 
+    def matrices(names: list[str]) -> list[Weight]:
+        return [weight(f"{name}.weight") for name in names]
+
+    def bias(names: list[str], has_bias: bool) -> NDArray[np.float32] | None:
+        if not has_bias:
+            return None
+        return np.concatenate([weight(f"{name}.bias").float32() for name in names])
+
     def linear(names: list[str], has_bias: bool) -> Linear:
-        biases = [weight(f"{name}.bias").float32() for name in names] if has_bias else None
-        return kernels.pack_linear(
-            [weight(f"{name}.weight") for name in names],
-            None if biases is None else np.concatenate(biases),
-        )
+        return kernels.pack_linear(matrices(names), bias(names, has_bias))
 
     attention = [f"self_attn.{name}_proj" for name in "qkv"]
+    gate_up = ["mlp.gate_proj", "mlp.up_proj"]
+    gate, up = matrices(gate_up)
     return Layer(
         attention_norm=vector("input_layernorm.weight"),
         qkv=linear(attention, config.qkv_bias),
@@ -138,7 +164,7 @@ def _load_layer(checkpoint: Checkpoint, kernels: Kernels, index: int) -> Layer:
         else None,
         attention_output=linear(["self_attn.o_proj"], config.o_bias),
         mlp_norm=vector("post_attention_layernorm.weight"),
-        gate_up=linear(["mlp.gate_proj", "mlp.up_proj"], config.mlp_bias),
+        gate_up=kernels.pack_gate_up(gate, up, bias(gate_up, config.mlp_bias)),
         down=linear(["mlp.down_proj"], config.mlp_bias),
     )
 

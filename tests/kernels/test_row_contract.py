@@ -13,6 +13,7 @@ from slipstream.engine.params import SamplingParams
 from slipstream.engine.request import Request
 from slipstream.kernels.torch.kernels import TorchKernels
 from slipstream.kernels.torch.linear import HEIGHTS, PackedLinear, blocks, equal_heights
+from slipstream.kernels.torch.operations import TorchOperations, swiglu
 from slipstream.kernels.weight import Weight
 from slipstream.memory.pool import PAGE_SIZE, pages_for
 from slipstream.speculation.tree import TokenTree
@@ -47,13 +48,21 @@ def weight(outputs: int, inputs: int) -> Weight:
     return Weight.of(random(outputs, inputs).numpy())
 
 
+def operations(kernels: TorchKernels, rows: int = 1) -> TorchOperations:
+    """Operations of a step of one prompt."""
+    prompt = request(0, rows, list(range(1 + rows // PAGE_SIZE)))
+    tree = TokenTree.chain(np.zeros(rows, dtype=np.int32))
+    return TorchOperations(build_step_batch([prompt], [tree], [True]), kernels.heights)
+
+
 @pytest.mark.usefixtures("machine")
 @pytest.mark.parametrize(("outputs", "inputs"), SHAPES)
 def test_norm_and_product(kernels: TorchKernels, outputs: int, inputs: int) -> None:
     linear = kernels.pack_linear([weight(outputs, inputs)], random(outputs, seed=1).numpy())
     norm = kernels.pack_vector(random(inputs, seed=2).numpy())
     row = random(1, inputs, seed=3)
-    alone = kernels.norm_linear(row, norm, 1e-5, linear)
+    ops = operations(kernels)
+    alone = ops.norm_linear(row, norm, 1e-5, linear)
     assert alone.abs().min() > 0
     for others in (2, 15, 16, 17, 64, 300):
         for place in {0, 1, others // 2, others - 1}:
@@ -61,7 +70,7 @@ def test_norm_and_product(kernels: TorchKernels, outputs: int, inputs: int) -> N
             rows[place] = row
             padded = torch.zeros(sum(blocks(others, kernels.heights)), inputs)
             padded[:others] = rows
-            among = kernels.norm_linear(padded, norm, 1e-5, linear)[place]
+            among = ops.norm_linear(padded, norm, 1e-5, linear)[place]
             assert torch.equal(among, alone[0]), (others, place)
 
 
@@ -71,19 +80,19 @@ def test_threads_change_no_bits() -> None:
     for threads in (1, 2, 3):
         kernels = TorchKernels(threads)
         linear = kernels.pack_linear([weight(3072, 576)], None)
-        gate_up = kernels.norm_linear(random(48, 576, seed=1), random(576, seed=2), 1e-5, linear)
-        results.append(kernels.swiglu(gate_up))
+        rows, norm = random(48, 576, seed=1), random(576, seed=2)
+        results.append(operations(kernels).norm_swiglu(rows, norm, 1e-5, linear, linear))
     torch.set_num_threads(before)
     assert torch.equal(results[0], results[1])
     assert torch.equal(results[0], results[2])
 
 
 @pytest.mark.usefixtures("machine")
-def test_swiglu_and_residual(kernels: TorchKernels) -> None:
+def test_swiglu() -> None:
     gate_up = random(300, 2 * 1536)
-    together = kernels.swiglu(gate_up)
+    together = swiglu(gate_up.clone())
     for row in (0, 1, 7, 8, 150, 299):
-        assert torch.equal(kernels.swiglu(gate_up[row : row + 1])[0], together[row])
+        assert torch.equal(swiglu(gate_up[row : row + 1].clone())[0], together[row])
 
 
 def test_products_are_close_to_float64() -> None:
@@ -91,7 +100,7 @@ def test_products_are_close_to_float64() -> None:
     kernels = TorchKernels()
     matrix, bias, rows = random(576, 1536), random(576, seed=1), random(16, 1536, seed=2)
     linear = kernels.pack_linear([Weight.of(matrix.numpy())], bias.numpy())
-    found = kernels.linear_add(rows, linear, torch.zeros(16, 576))
+    found = operations(kernels).linear_add(rows, linear, torch.zeros(16, 576))
     exact = rows.double() @ matrix.double().T + bias
     bound = 1536 * 2.0**-24 * (rows.double().abs() @ matrix.double().abs().T + bias.abs())
     assert ((found - exact).abs() <= bound).all()
@@ -151,15 +160,15 @@ class Attention:
         self.cache = kernels.new_kv_cache(1, KV_HEADS, HEAD_DIM, 64 * PAGE_SIZE, "auto")
         angles = torch.outer(torch.arange(512.0), random(HEAD_DIM // 2).abs())
         self.rotary = kernels.pack_rotary(angles.cos().numpy(), angles.sin().numpy())
+        self.into = kernels.pack_linear([weight(16, HEADS * HEAD_DIM)], None)
         self.qkv = 2 * random(512, (HEADS + 2 * KV_HEADS) * HEAD_DIM, seed=5)
 
     def run(self, requests: list[Request], trees: list[TokenTree]) -> list[torch.Tensor]:
         """Outputs per request, ``[nodes, heads * head_dim]``."""
         batch = build_step_batch(requests, trees, [True] * len(requests))
-        step = self.kernels.begin(batch, HEADS, KV_HEADS, HEAD_DIM, self.rotary)
-        rows = torch.zeros(len(step.tokens), self.qkv.shape[1])
-        rows[: len(batch.tokens)] = self.qkv[torch.from_numpy(batch.tokens).long()]
-        output = self.kernels.attention(rows, None, self.cache, 0, step)
+        rows = self.qkv[torch.from_numpy(batch.tokens).long()]
+        ops = TorchOperations(batch, self.kernels.heights)
+        output = ops.attention(rows, HEADS, None, self.rotary, self.cache, 0, self.into)
         return list(output[: len(batch.tokens)].split([len(tree.tokens) for tree in trees]))
 
     def chunk(self, request: Request, start: int, stop: int) -> torch.Tensor:

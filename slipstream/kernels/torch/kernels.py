@@ -1,46 +1,23 @@
 """The kernel interface in float32 PyTorch."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from slipstream.errors import UserError
-from slipstream.kernels.interface import KVDtype
+from slipstream.kernels.interface import KVDtype, Operations, Program, Rows
 from slipstream.kernels.sampling_rows import SamplingRows
 from slipstream.kernels.step_batch import StepBatch
-from slipstream.kernels.torch.attention import Tiling, attend
-from slipstream.kernels.torch.linear import HEIGHTS, PackedLinear, blocks, equal_heights, pack
+from slipstream.kernels.torch.linear import HEIGHTS, PackedLinear, equal_heights, pack
+from slipstream.kernels.torch.operations import KVCache, Rotary, TorchOperations
 from slipstream.kernels.torch.sampling import sample
 from slipstream.kernels.weight import Weight
 
-Rotary = tuple[torch.Tensor, torch.Tensor]  # cosines and sines, [positions, head_dim]
-KVCache = list[torch.Tensor]  # per layer: [2 * kv_heads, slots, head_dim], keys first
-
-
-@dataclass(frozen=True, slots=True)
-class TorchStep:
-    """Computed once per step. Activations are padded to ``padded`` rows for the products."""
-
-    tokens: torch.Tensor  # [padded]
-    slots: torch.Tensor  # [T]
-    cosines: torch.Tensor  # [T, 1, head_dim]
-    sines: torch.Tensor  # [T, 1, head_dim]
-    logit_rows: torch.Tensor  # [L padded]
-    logits: int  # L
-    tiling: Tiling
-    heads: int
-    kv_heads: int
-    head_dim: int
-
 
 class TorchKernels:
-    """Float32 throughout: on a CPU without bfloat16 arithmetic it is also the fastest type.
-
-    Operations that own their input change it in place: a fresh tensor costs more than the work.
-    """
+    """Float32 throughout: on a CPU without bfloat16 arithmetic it is also the fastest type."""
 
     name = "torch"
 
@@ -61,7 +38,10 @@ class TorchKernels:
     ) -> PackedLinear:
         matrices = [torch.from_numpy(weight.float32()) for weight in weights]
         matrix = matrices[0] if len(matrices) == 1 else torch.cat(matrices)
-        linear = pack(matrix, None if bias is None else torch.from_numpy(bias))
+        return self._pack(matrix, None if bias is None else torch.from_numpy(bias))
+
+    def _pack(self, matrix: torch.Tensor, bias: torch.Tensor | None) -> PackedLinear:
+        linear = pack(matrix, bias)
         shape = (linear.outputs, linear.inputs)
         if shape not in self._verified:
             self._verified.add(shape)
@@ -69,11 +49,19 @@ class TorchKernels:
             self._heights = self._heights & equal_heights(linear) or frozenset({1})
         return linear
 
+    def pack_gate_up(
+        self, gate: Weight, up: Weight, bias: NDArray[np.float32] | None
+    ) -> PackedLinear:
+        return self.pack_linear([gate, up], bias)
+
     def pack_vector(self, weight: NDArray[np.float32]) -> torch.Tensor:
         return torch.from_numpy(weight)
 
     def pack_embedding(self, weight: Weight) -> torch.Tensor:
         return torch.from_numpy(weight.float32())
+
+    def tied_head(self, embedding: torch.Tensor) -> PackedLinear:
+        return self._pack(embedding, None)
 
     def pack_rotary(self, cosines: NDArray[np.float32], sines: NDArray[np.float32]) -> Rotary:
         # The second half of a head turns with the first, in the other direction.
@@ -92,103 +80,22 @@ class TorchKernels:
         _check_kv_dtype(dtype)
         return layers * 2 * kv_heads * head_dim * 4
 
-    @torch.inference_mode()
-    def begin(
-        self, batch: StepBatch, heads: int, kv_heads: int, head_dim: int, rotary: Rotary
-    ) -> TorchStep:
-        tokens = self._pad(batch.tokens)
-        positions = torch.from_numpy(batch.positions.astype(np.int64))
-        cosines, sines = (table[positions][:, None] for table in rotary)
-        return TorchStep(
-            tokens=torch.from_numpy(tokens),
-            slots=torch.from_numpy(batch.slots.astype(np.int64)),
-            cosines=cosines,
-            sines=sines,
-            logit_rows=torch.from_numpy(self._pad(batch.logit_rows)),
-            logits=len(batch.logit_rows),
-            tiling=Tiling.of(batch, len(tokens)),
-            heads=heads,
-            kv_heads=kv_heads,
-            head_dim=head_dim,
-        )
+    def record(self, forward: Callable[[Operations], Rows]) -> Program:
+        @torch.inference_mode()
+        def program(batch: StepBatch) -> NDArray[np.float32]:
+            logits: torch.Tensor = forward(TorchOperations(batch, self._heights))
+            return logits.numpy()
 
-    @torch.inference_mode()
-    def embed(self, table: torch.Tensor, step: TorchStep) -> torch.Tensor:
-        return table[step.tokens]
-
-    @torch.inference_mode()
-    def norm_linear(
-        self, x: torch.Tensor, norm: torch.Tensor, eps: float, linear: PackedLinear
-    ) -> torch.Tensor:
-        return self._linear(_rms_norm(x, norm, eps), linear)
-
-    @torch.inference_mode()
-    def attention(
-        self,
-        qkv: torch.Tensor,
-        qk_norms: tuple[torch.Tensor, torch.Tensor, float] | None,
-        cache: KVCache,
-        layer: int,
-        step: TorchStep,
-    ) -> torch.Tensor:
-        rows = len(step.slots)
-        by_head = qkv[:rows].view(rows, -1, step.head_dim)
-        query, key, _ = by_head.split([step.heads, step.kv_heads, step.kv_heads], dim=1)
-        if qk_norms is not None:
-            query_norm, key_norm, eps = qk_norms
-            query.copy_(_rms_norm(query, query_norm, eps))
-            key.copy_(_rms_norm(key, key_norm, eps))
-        _rotate_(by_head[:, : step.heads + step.kv_heads], step.cosines, step.sines)
-        keys_and_values = by_head[:, step.heads :].transpose(0, 1)
-        cache[layer].index_copy_(1, step.slots, keys_and_values)
-        return attend(query * step.head_dim**-0.5, cache[layer], step.tiling)
-
-    @torch.inference_mode()
-    def linear_add(
-        self, x: torch.Tensor, linear: PackedLinear, residual: torch.Tensor
-    ) -> torch.Tensor:
-        return self._linear(x, linear).add_(residual)
-
-    @torch.inference_mode()
-    def swiglu(self, gate_up: torch.Tensor) -> torch.Tensor:
-        gate, up = gate_up.chunk(2, dim=-1)
-        # Not torch's silu: its vector code and the code for what is left over round differently.
-        return gate.div(gate.neg().exp_().add_(1)).mul_(up)
-
-    @torch.inference_mode()
-    def logits(
-        self,
-        x: torch.Tensor,
-        norm: torch.Tensor,
-        eps: float,
-        head: PackedLinear,
-        step: TorchStep,
-    ) -> NDArray[np.float32]:
-        if step.logits == 0:
-            return np.empty((0, head.outputs), dtype=np.float32)
-        rows = self._linear(_rms_norm(x[step.logit_rows], norm, eps), head)
-        return rows[: step.logits].numpy()
+        return program
 
     def sample(self, logits: NDArray[np.float32], rows: SamplingRows) -> NDArray[np.int32]:
         return sample(logits, rows)
 
     @torch.inference_mode()
-    def move_slots(self, cache: KVCache, sources: list[int], targets: list[int]) -> None:
+    def move_slots(self, cache: KVCache, sources: Sequence[int], targets: Sequence[int]) -> None:
         source, target = torch.tensor(sources), torch.tensor(targets)
         for layer in cache:
             layer.index_copy_(1, target, layer.index_select(1, source))
-
-    def _linear(self, x: torch.Tensor, linear: PackedLinear) -> torch.Tensor:
-        covering = blocks(len(x), self._heights)
-        if len(covering) == 1:
-            return linear.apply(x)
-        return torch.cat([linear.apply(block) for block in x.split(covering)])
-
-    def _pad(self, rows: NDArray[np.int32]) -> NDArray[np.int64]:
-        """As many rows as the blocks hold; the added ones repeat index 0 and are never read."""
-        padded = np.zeros(sum(blocks(len(rows), self._heights)), dtype=np.int64)
-        padded[: len(rows)] = rows
-        return padded
 
 
 def _check_kv_dtype(dtype: KVDtype) -> None:
@@ -197,13 +104,3 @@ def _check_kv_dtype(dtype: KVDtype) -> None:
             f"the torch kernels store keys and values as float32, not {dtype}; "
             "leave --kv-dtype at auto"
         )
-
-
-def _rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
-    return (x * x.square().mean(-1, keepdim=True).add_(eps).rsqrt_()).mul_(weight)
-
-
-def _rotate_(x: torch.Tensor, cosines: torch.Tensor, sines: torch.Tensor) -> None:
-    """Rotary embedding of ``[rows, heads, head_dim]`` in place, halves layout (Su et al., 2021)."""
-    swapped = x.roll(x.shape[-1] // 2, -1).mul_(sines)
-    x.mul_(cosines).add_(swapped)
