@@ -130,7 +130,7 @@ nb::ndarray<nb::numpy, int32_t, nb::ndim<1>> sample(
   const int vocabulary = int(logits.shape(1));
   int32_t* tokens = new int32_t[rows];
   nb::capsule owner(tokens, [](void* memory) noexcept { delete[] static_cast<int32_t*>(memory); });
-  if (logits.stride(1) != 1) throw std::invalid_argument("rows of logits must be contiguous");
+  if (rows > 0 && logits.stride(1) != 1) throw std::invalid_argument("rows of logits must be contiguous");
   {
     nb::gil_scoped_release release;
     machine.team->run({rows}, [&](int, int row) {
