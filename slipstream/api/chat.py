@@ -1,13 +1,14 @@
 """``POST /v1/chat/completions``."""
 
 from fastapi import APIRouter, Request, Response
+from msgspec import UNSET
 
 from slipstream.api.endpoint import generate
 from slipstream.api.errors import bad_request
 from slipstream.api.json_route import JSONRoute
 from slipstream.api.logprobs import chat_logprobs
 from slipstream.api.output import Piece
-from slipstream.api.responses import ChatDelta, ChatMessage, Choice, choice
+from slipstream.api.responses import ChatDelta, ChatMessage, Choice
 from slipstream.api.schemas import ChatCompletionRequest, Message
 from slipstream.api.service import Service
 from slipstream.models.chat_template import ChatTemplateError
@@ -51,20 +52,29 @@ class ChatShape:
     chunk_object = "chat.completion.chunk"
 
     def __init__(self, body: ChatCompletionRequest, tokenizer: Tokenizer) -> None:
-        self._body = body
         self._tokenizer = tokenizer
+        self._logprobs = body.logprobs
+        self._token_ids = body.return_token_ids
         self._begun: set[int] = set()
 
     def whole(self, index: int, piece: Piece) -> Choice:
-        return self._choice(index, piece, message=ChatMessage(piece.text))
+        choice = self._choice(index, piece)
+        choice.message = ChatMessage(piece.text)
+        return choice
 
     def chunk(self, index: int, piece: Piece) -> Choice:
-        delta = ChatDelta(piece.text)
+        choice = self._choice(index, piece)
+        choice.delta = ChatDelta(piece.text)
         if index not in self._begun:
             self._begun.add(index)
-            delta.role = "assistant"
-        return self._choice(index, piece, delta=delta)
+            choice.delta.role = "assistant"
+        return choice
 
-    def _choice(self, index: int, piece: Piece, **shown: ChatMessage | ChatDelta) -> Choice:
-        logprobs = chat_logprobs(piece, self._tokenizer) if self._body.logprobs else None
-        return choice(index, piece, self._body.return_token_ids, logprobs=logprobs, **shown)
+    def _choice(self, index: int, piece: Piece) -> Choice:
+        return Choice(
+            index=index,
+            logprobs=chat_logprobs(piece, self._tokenizer) if self._logprobs else None,
+            finish_reason=piece.finish_reason,
+            stop_reason=piece.stop_reason,
+            token_ids=piece.token_ids if self._token_ids else UNSET,
+        )

@@ -1,13 +1,14 @@
 """``POST /v1/completions``."""
 
 from fastapi import APIRouter, Request, Response
+from msgspec import UNSET
 
 from slipstream.api.endpoint import generate
 from slipstream.api.errors import bad_request
 from slipstream.api.json_route import JSONRoute
 from slipstream.api.logprobs import completion_logprobs
 from slipstream.api.output import Piece
-from slipstream.api.responses import Choice, choice
+from slipstream.api.responses import Choice
 from slipstream.api.schemas import CompletionRequest
 from slipstream.api.service import Service
 from slipstream.models.tokenizer import Tokenizer
@@ -51,6 +52,13 @@ class CompletionShape:
         logprobs = None
         if self._body.logprobs is not None:
             logprobs = completion_logprobs(piece, self._tokenizer)
-        return choice(index, piece, self._body.return_token_ids, text=piece.text, logprobs=logprobs)
+        return Choice(
+            index=index,
+            text=piece.text,
+            logprobs=logprobs,
+            finish_reason=piece.finish_reason,
+            stop_reason=piece.stop_reason,
+            token_ids=piece.token_ids if self._body.return_token_ids else UNSET,
+        )
 
     chunk = whole

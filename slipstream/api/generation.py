@@ -75,7 +75,7 @@ class Generation:
         Raises EngineDiedError.
         """
         while not self._news:
-            await self._wait()
+            await self._woken()
         news, self._news = self._news, {}
         return {index: choice.output.take() for index, choice in news.items()}
 
@@ -83,16 +83,17 @@ class Generation:
         """All choices from their start to their end, woken only then. Raises EngineDiedError."""
         self._waits_for_all = True
         while self._running:
-            await self._wait()
+            await self._woken()
         return [choice.output.take() for choice in self._all]
 
     def usage(self) -> Usage:
         """Counts so far; the request's prompts are counted once each."""
-        accepted_length = round(self._tokens / self._steps, 4) if self._steps else 1.0
+        tokens, steps = self._tokens, self._steps
+        accepted_length = 1.0 if tokens == steps else round(tokens / steps, 4)
         return Usage(
             self._prompt_tokens,
-            self._tokens,
-            self._prompt_tokens + self._tokens,
+            tokens,
+            self._prompt_tokens + tokens,
             PromptTokensDetails(self._cached_tokens),
             SpeculationUsage(accepted_length),
         )
@@ -124,11 +125,11 @@ class Generation:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    async def _wait(self) -> None:
+    def _woken(self) -> asyncio.Future[None]:
         if self._client.failure is not None:
             raise EngineDiedError(self._client.failure)
         self._waiter = asyncio.get_running_loop().create_future()
-        await self._waiter
+        return self._waiter
 
     def _count(self, choice: _Choice, now: float, delta: Delta, tokens: int) -> None:
         self._tokens += tokens

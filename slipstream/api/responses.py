@@ -1,12 +1,9 @@
 """Answers as msgspec structs, which encode in about a microsecond each."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 from msgspec import UNSET, UnsetType
-
-from slipstream.api.output import Piece
 
 
 class PromptTokensDetails(msgspec.Struct):
@@ -110,14 +107,3 @@ class Envelope:
             seed=self.seed,
             usage=usage,
         )
-
-
-def choice(index: int, piece: Piece, return_token_ids: bool, **shape: Any) -> Choice:
-    """A choice from what was generated; ``shape`` says how the endpoint shows it."""
-    return Choice(
-        index=index,
-        finish_reason=piece.finish_reason,
-        stop_reason=piece.stop_reason,
-        token_ids=piece.token_ids if return_token_ids else UNSET,
-        **shape,
-    )

@@ -4,6 +4,7 @@ import codecs
 import json
 import re
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from typing import Protocol
 
 import tokenizers
@@ -24,8 +25,10 @@ class Detokenizer(Protocol):
         """No more tokens come; returns the text held back."""
 
 
-class TokenBytes:
-    """The bytes that each token stands for. ``strips_space`` tells that a text loses its first
+class TokenBytes(dict[int, bytes]):
+    """The bytes that each token stands for, empty for ids that are no tokens, as padded
+    vocabularies have; worked out at first use. ``special`` are the control tokens, which text for
+    people leaves out; ``strips_space`` tells that a text loses its first
     blank, which SentencePiece had put there.
 
     Raises ``UserError`` for a tokenizer that is neither byte-level nor SentencePiece-like.
@@ -46,16 +49,11 @@ class TokenBytes:
                 "byte-level and SentencePiece decoders"
             )
         added = backend.get_added_tokens_decoder()
-        self._special = {id for id, token in added.items() if token.special}
-        self._known: dict[int, bytes] = {}
+        self.special = frozenset(id for id, token in added.items() if token.special)
 
     def is_token(self, token_id: int) -> bool:
         """Whether the tokenizer has this id; padded vocabularies have more ids than tokens."""
         return self._backend.id_to_token(token_id) is not None
-
-    def is_special(self, token_id: int) -> bool:
-        """Whether the token is a control token, which text for people leaves out."""
-        return token_id in self._special
 
     def byte_of(self, token_id: int) -> int | None:
         """The byte that a SentencePiece byte token stands for; None for all other tokens."""
@@ -64,11 +62,9 @@ class TokenBytes:
         found = _BYTE_TOKEN.fullmatch(self._backend.id_to_token(token_id) or "")
         return int(found[1], 16) if found else None
 
-    def __getitem__(self, token_id: int) -> bytes:
-        """Empty for ids that are no tokens, as padded vocabularies have."""
-        if token_id not in self._known:
-            self._known[token_id] = self._compute(token_id)
-        return self._known[token_id]
+    def __missing__(self, token_id: int) -> bytes:
+        self[token_id] = self._compute(token_id)
+        return self[token_id]
 
     def _compute(self, token_id: int) -> bytes:
         token = self._backend.id_to_token(token_id)
@@ -87,13 +83,12 @@ class ByteLevelDetokenizer:
 
     def __init__(self, token_bytes: TokenBytes, *, skip_special_tokens: bool) -> None:
         self._bytes = token_bytes
-        self._skip = skip_special_tokens
+        self._hidden: AbstractSet[int] = token_bytes.special if skip_special_tokens else frozenset()
         self._rest = b""  # of a character
 
     def push(self, token_ids: Iterable[int]) -> str:
         """See ``Detokenizer``."""
-        token_bytes, skip = self._bytes, self._skip
-        shown = [token_bytes[i] for i in token_ids if not (skip and token_bytes.is_special(i))]
+        shown = [self._bytes[i] for i in token_ids if i not in self._hidden]
         return self._decode(self._rest + b"".join(shown), final=False)
 
     def finish(self) -> str:
@@ -112,7 +107,7 @@ class SentencePieceDetokenizer:
 
     def __init__(self, token_bytes: TokenBytes, *, skip_special_tokens: bool) -> None:
         self._bytes = token_bytes
-        self._skip = skip_special_tokens
+        self._hidden: AbstractSet[int] = token_bytes.special if skip_special_tokens else frozenset()
         self._run = bytearray()
         self._strip = token_bytes.strips_space
 
@@ -120,7 +115,7 @@ class SentencePieceDetokenizer:
         """See ``Detokenizer``."""
         text = ""
         for id in token_ids:
-            if self._skip and self._bytes.is_special(id):
+            if id in self._hidden:
                 continue
             byte = self._bytes.byte_of(id)
             if byte is not None:

@@ -41,7 +41,7 @@ class Stream(threading.Thread):
         self._client = client(server)
         self._max_tokens = max_tokens
         self.begun = threading.Event()
-        self.chunks = 0
+        self.tokens = 0  # each is one letter
         self.finish_reason: str | None = None
         self.error: Exception | None = None
         self.start()
@@ -53,7 +53,7 @@ class Stream(threading.Thread):
                 model=model, prompt="Hi", max_tokens=self._max_tokens, stream=True
             ):
                 self.begun.set()
-                self.chunks += 1
+                self.tokens += len(chunk.choices[0].text)
                 self.finish_reason = chunk.choices[0].finish_reason
         except Exception as error:
             self.error = error
@@ -69,7 +69,7 @@ def test_an_interrupt_lets_running_requests_finish(server: ServeProcess) -> None
     assert caught.value.status_code == 503
     assert server.wait() == 0
     stream.join(20)
-    assert (stream.chunks, stream.finish_reason, stream.error) == (60, "length", None)
+    assert (stream.tokens, stream.finish_reason, stream.error) == (60, "length", None)
     assert server.lines[-1] == "stopped"
 
 
