@@ -109,14 +109,17 @@ void move_slots(Machine& machine, const KVCache& cache, Int32 sources, Int32 tar
 // Reads all of `data` once, as a step reads weights; the sum only keeps the reads from being left
 // out.
 uint64_t read_all(Machine& machine, Array<uint64_t, 1> data) {
-  constexpr size_t kWordsOfTask = 1 << 15;
+  constexpr size_t kWordsOfTask = 1 << 13, kWordsOfLine = 8, kWordsAhead = 384;
   const size_t words = data.shape(0);
   std::atomic<uint64_t> total{0};
   nb::gil_scoped_release release;
   machine.team->run({int((words + kWordsOfTask - 1) / kWordsOfTask)}, [&](int, int task) {
     const size_t last = std::min(words, (task + 1) * kWordsOfTask);
     uint64_t sum = 0;
-    for (size_t i = task * kWordsOfTask; i < last; ++i) sum += data.data()[i];
+    for (size_t line = task * kWordsOfTask; line < last; line += kWordsOfLine) {
+      __builtin_prefetch(data.data() + line + kWordsAhead);
+      for (size_t i = line; i < std::min(last, line + kWordsOfLine); ++i) sum += data.data()[i];
+    }
     total += sum;
   });
   return total;
@@ -130,7 +133,8 @@ nb::ndarray<nb::numpy, int32_t, nb::ndim<1>> sample(
   const int vocabulary = int(logits.shape(1));
   int32_t* tokens = new int32_t[rows];
   nb::capsule owner(tokens, [](void* memory) noexcept { delete[] static_cast<int32_t*>(memory); });
-  if (rows > 0 && logits.stride(1) != 1) throw std::invalid_argument("rows of logits must be contiguous");
+  if (rows > 0 && logits.stride(1) != 1)
+    throw std::invalid_argument("rows of logits must be contiguous");
   {
     nb::gil_scoped_release release;
     machine.team->run({rows}, [&](int, int row) {
@@ -211,7 +215,7 @@ NB_MODULE(_native, m) {
       .def(
           "norm",
           [](Program& self, int x, Vector weight, float eps, int domain, int out) {
-            self.norm(x, weight.data(), eps, Domain(domain), out);
+            self.norm(x, weight.data(), int(weight.shape(0)), eps, Domain(domain), out);
           },
           "x"_a, "weight"_a, "eps"_a, "domain"_a, "out"_a)
       .def(

@@ -37,14 +37,15 @@ class Embed : public Operation {
 
 class Norm : public Operation {
  public:
-  Norm(const RowBuffer& x, const float* weight, float eps, Domain domain, const RowBuffer& out)
-      : x_(x), weight_(weight), eps_(eps), domain_(domain), out_(out) {}
+  Norm(const RowBuffer& x, const float* weight, int width, float eps, Domain domain,
+       const RowBuffer& out)
+      : x_(x), weight_(weight), width_(width), eps_(eps), domain_(domain), out_(out) {}
   int tasks(const StepState& state) const override { return RowRanges::tasks(rows(state)); }
   void run(const StepState& state, int task) const override {
     RowRanges::run(rows(state), task, [&](int row) {
       const int from = domain_ == Domain::kLogits ? state.step.logit_rows[row] : row;
       const float* x = x_.view().floats + size_t(from) * x_.width();
-      state.kernels->rms_norm(x, x_.width(), weight_, eps_, out_.view(), row);
+      state.kernels->rms_norm(x, width_, weight_, eps_, out_.view(), row);
     });
   }
 
@@ -54,6 +55,7 @@ class Norm : public Operation {
   }
   const RowBuffer& x_;
   const float* weight_;
+  int width_;  // without the padding of x
   float eps_;
   Domain domain_;
   const RowBuffer& out_;

@@ -147,10 +147,17 @@ inline void dot_int8(const uint8_t* group, const int16_t* shorts, size_t stride,
 #endif
 }
 
+// Asks for a group's memory before its turn comes. The processor's own prefetching falls short at
+// one row, where memory is all that counts.
+inline void prefetch_ahead(const uint8_t* group, size_t bytes) {
+  constexpr size_t kAhead = 3072;
+  for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch(group + kAhead + i);
+}
+
 // R rows times one panel of integer weights: scales and minimums are applied group by group.
 template <int R, Format F>
 inline void panel_of_integers(const Matrix& matrix, const uint8_t* panel, const Rows& in, int row,
-                              Floats* out) {
+                              bool first_visit, Floats* out) {
   constexpr int kValues = F == Format::kInt8 ? kGroup * kPanel : kGroup * kPanel / 2;
   const int groups = matrix.inputs / kGroup;
   const size_t first = size_t(row) * in.width;
@@ -161,6 +168,7 @@ inline void panel_of_integers(const Matrix& matrix, const uint8_t* panel, const 
   for (int r = 0; r < R; ++r) totals[r] = splat(0.0f);
   for (int g = 0; g < groups; ++g) {
     const uint8_t* group = panel + g * group_bytes;
+    if (first_visit) prefetch_ahead(group, group_bytes);
     Ints sums[R];
     if constexpr (F == Format::kInt8)
       dot_int8<R>(group, in.shorts + first + g * kGroup, in.width, sums);
@@ -182,12 +190,14 @@ inline void panel_of_integers(const Matrix& matrix, const uint8_t* panel, const 
 // R rows of floats times one panel of bfloat16 weights.
 template <int R>
 inline void panel_of_bfloat16(const Matrix& matrix, const uint8_t* panel, const Rows& in, int row,
-                              Floats* out) {
+                              bool first_visit, Floats* out) {
   const float* x = in.floats + size_t(row) * in.width;
   Floats totals[R];
   for (int r = 0; r < R; ++r) totals[r] = splat(0.0f);
   for (int pair = 0; pair < matrix.inputs / 2; ++pair) {
-    const Ints both = load_ints(panel + size_t(pair) * kPanel * 4);
+    const uint8_t* weights = panel + size_t(pair) * kPanel * 4;
+    if (first_visit) prefetch_ahead(weights, kPanel * 4);
+    const Ints both = load_ints(weights);
     const Floats even = floats_of(both << 16);
     const Floats odd = floats_of(both & splat(int32_t(0xffff0000)));
     for (int r = 0; r < R; ++r) {
@@ -199,30 +209,35 @@ inline void panel_of_bfloat16(const Matrix& matrix, const uint8_t* panel, const 
 }
 
 template <int R>
-inline void rows_times_panel(const Product& product, int panel, int row, Floats* out) {
+inline void rows_times_panel(const Product& product, int panel, int row, bool first_visit,
+                             Floats* out) {
   const Matrix& matrix = product.matrix;
+  const Rows& in = product.in;
   const uint8_t* data = matrix.data + panel * matrix.panel_bytes();
   switch (matrix.format) {
-    case Format::kBfloat16: return panel_of_bfloat16<R>(matrix, data, product.in, row, out);
+    case Format::kBfloat16: return panel_of_bfloat16<R>(matrix, data, in, row, first_visit, out);
     case Format::kInt8:
-      return panel_of_integers<R, Format::kInt8>(matrix, data, product.in, row, out);
+      return panel_of_integers<R, Format::kInt8>(matrix, data, in, row, first_visit, out);
     case Format::kInt4:
-      return panel_of_integers<R, Format::kInt4>(matrix, data, product.in, row, out);
-    default: return panel_of_integers<R, Format::kInt4Min>(matrix, data, product.in, row, out);
+      return panel_of_integers<R, Format::kInt4>(matrix, data, in, row, first_visit, out);
+    default: return panel_of_integers<R, Format::kInt4Min>(matrix, data, in, row, first_visit, out);
   }
 }
 
-// Sums of one panel for rows [first_row, last_row).
-inline void sum_panel(const Product& product, int panel, int first_row, int last_row, Floats* out) {
+// Sums of one panel for rows [first_row, last_row); `fresh` if no row has met the panel yet.
+inline void sum_panel(const Product& product, int panel, int first_row, int last_row, bool fresh,
+                      Floats* out) {
   int row = first_row;
+  const auto is_first = [&] { return fresh && row == first_row; };
   for (; row + kMostTileRows <= last_row; row += kMostTileRows)
-    rows_times_panel<kMostTileRows>(product, panel, row, out + row - first_row);
+    rows_times_panel<kMostTileRows>(product, panel, row, is_first(), out + row - first_row);
   if (kMostTileRows > 4)
     for (; row + 4 <= last_row; row += 4)
-      rows_times_panel<4>(product, panel, row, out + row - first_row);
+      rows_times_panel<4>(product, panel, row, is_first(), out + row - first_row);
   for (; row + 2 <= last_row; row += 2)
-    rows_times_panel<2>(product, panel, row, out + row - first_row);
-  for (; row < last_row; ++row) rows_times_panel<1>(product, panel, row, out + row - first_row);
+    rows_times_panel<2>(product, panel, row, is_first(), out + row - first_row);
+  for (; row < last_row; ++row)
+    rows_times_panel<1>(product, panel, row, is_first(), out + row - first_row);
 }
 
 inline Floats with_bias(const Product& product, int panel, Floats value) {
@@ -255,7 +270,8 @@ inline void finish_swiglu(const Product& product, int panel, int row, const Floa
     for (int start = first_row; start < last_row; start += kRowsAtATime) {
       Floats sums[4][kRowsAtATime];
       const int end = last_row < start + kRowsAtATime ? last_row : start + kRowsAtATime;
-      for (int i = 0; i < together; ++i) sum_panel(product, panel + i, start, end, sums[i]);
+      for (int i = 0; i < together; ++i)
+        sum_panel(product, panel + i, start, end, start == first_row, sums[i]);
       for (int i = 0; i < end - start; ++i) {
         if (together == 1)
           finish(product, panel, start + i, sums[0][i]);

@@ -74,9 +74,9 @@ void Program::embed(const Matrix& table, int out) {
   operations_.push_back(std::make_unique<Embed>(table, *buffers_[out].rows));
 }
 
-void Program::norm(int x, const float* weight, float eps, Domain domain, int out) {
+void Program::norm(int x, const float* weight, int width, float eps, Domain domain, int out) {
   operations_.push_back(
-      std::make_unique<Norm>(*buffers_[x].rows, weight, eps, domain, *buffers_[out].rows));
+      std::make_unique<Norm>(*buffers_[x].rows, weight, width, eps, domain, *buffers_[out].rows));
 }
 
 void Program::product(const Matrix& matrix, int in, Finish finish, int residual, Domain domain,

@@ -71,8 +71,8 @@ class Program {
   int add_rows(Form form, int width, Domain domain);
 
   void embed(const Matrix& table, int out);
-  // With domain kLogits, row i of `out` is made of row logit_rows[i] of `x`.
-  void norm(int x, const float* weight, float eps, Domain domain, int out);
+  // `weight` [width]; with domain kLogits, row i of `out` is made of row logit_rows[i] of `x`.
+  void norm(int x, const float* weight, int width, float eps, Domain domain, int out);
   // residual -1 is none; a swiglu product writes rows, the others floats.
   void product(const Matrix& matrix, int in, Finish finish, int residual, Domain domain, int out);
   // `attention` without its rows, which are taken from the buffers.
