@@ -4,6 +4,7 @@ the bits of an output row depend only on that row's own inputs and, in attention
 values of its own context in logical order. See docs/architecture.md.
 """
 
+import logging
 import os
 
 # OpenMP threads that wait by spinning take the processor from the very thread they wait for as soon
@@ -17,6 +18,8 @@ from slipstream.kernels.sampling_rows import SamplingRows
 from slipstream.kernels.step_batch import StepBatch
 from slipstream.kernels.weight import Weight
 
+_log = logging.getLogger(__name__)
+
 
 def choose_kernels(threads: int | None) -> Kernels:
     """The best kernels this machine can run; ``threads`` None means one per core.
@@ -24,6 +27,7 @@ def choose_kernels(threads: int | None) -> Kernels:
     Raises ``UserError`` if the environment asks for kernels that do not run here; see ``choose``.
     """
     choice = choose(os.environ)
+    _log.info("%s kernels: %s", choice.name, choice.why)
     if choice.isa is None:
         from slipstream.kernels.torch.kernels import TorchKernels
 

@@ -1,4 +1,4 @@
-// Sampling against a second, plain implementation of emission.py and noise.py in float64.
+// Sampling against a second, plain implementation of sampling_rows.py and noise.py in float64.
 #include <algorithm>
 #include <limits>
 #include <numeric>

@@ -204,7 +204,7 @@ struct KernelSet {
   void (*move_slots)(const Cache& cache, int layer, const int32_t* sources, const int32_t* targets,
                      int count);
 
-  // The token that one row of logits emits; see emission.py for the definition.
+  // The token that one row of logits emits; see sampling_rows.py for the definition.
   int32_t (*sample)(const float* logits, int vocabulary, const Sampling& sampling);
 };
 

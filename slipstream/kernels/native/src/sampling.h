@@ -1,4 +1,4 @@
-// The token that a row of logits emits; emission.py and noise.py define it. Compiled once per
+// The token that a row of logits emits; sampling_rows.py and noise.py define it. Compiled once per
 // instruction set.
 //
 // Drawing needs no list of candidates: a token wins when its scaled logit plus its noise is
