@@ -56,7 +56,8 @@ class Kernels(Protocol):
     ) -> KVCache:
         """Zeroed keys and values; memory is touched only where slots are written.
 
-        Raises ``UserError`` for a type that the set cannot store, as ``slot_bytes`` does.
+        Raises ``UserError`` for a type or a head size that the set cannot store, as ``slot_bytes``
+        does.
         """
         ...
 

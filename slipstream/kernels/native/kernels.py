@@ -24,6 +24,8 @@ from slipstream.kernels.step_batch import BLOCK, StepBatch
 from slipstream.kernels.weight import Weight
 
 PANEL = 16  # outputs packed side by side
+HEAD_LANES = 16  # a head's size is a multiple of it, so that vectors end with the head
+MOST_HEAD_DIM = 256
 ROWS_AT_A_TIME = 4096  # of a weight that has to be dequantised for packing
 
 
@@ -82,9 +84,11 @@ class NativeKernels:
     def new_kv_cache(
         self, layers: int, kv_heads: int, head_dim: int, slots: int, dtype: KVDtype
     ) -> _native.KVCache:
+        _check_head_dim(head_dim)
         return _native.KVCache(_kv_type(dtype), layers, slots // BLOCK, kv_heads, head_dim)
 
     def slot_bytes(self, layers: int, kv_heads: int, head_dim: int, dtype: KVDtype) -> int:
+        _check_head_dim(head_dim)
         return _native.kv_page_bytes(_kv_type(dtype), layers, kv_heads, head_dim) // BLOCK
 
     def record(
@@ -135,6 +139,14 @@ def _in_turns(bias: NDArray[np.float32]) -> NDArray[np.float32]:
     halves = np.zeros((2, -(-len(bias) // (2 * PANEL)), PANEL), dtype=np.float32)
     halves.reshape(2, -1)[:, : len(bias) // 2] = bias.reshape(2, -1)
     return halves.swapaxes(0, 1).reshape(-1)
+
+
+def _check_head_dim(head_dim: int) -> None:
+    if head_dim % HEAD_LANES or not 0 < head_dim <= MOST_HEAD_DIM:
+        raise UserError(
+            f"head size {head_dim}: the native kernels need a multiple of {HEAD_LANES}, at most "
+            f"{MOST_HEAD_DIM}; SLIPSTREAM_KERNELS=torch serves this model"
+        )
 
 
 def _kv_type(dtype: KVDtype) -> KVType:

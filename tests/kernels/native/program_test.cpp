@@ -88,16 +88,16 @@ class Decoder {
     const int mixed = rows(form, kHeads * kHeadDim), y = rows(Form::kFloat32, kHidden);
     const int inner = rows(form, kInner);
     program_.embed(table_.view(), x);
-    program_.norm(x, norm_.data(), 1e-5f, Domain::kAll, normed);
+    program_.norm(x, norm_.data(), kHidden, 1e-5f, Domain::kAll, normed);
     program_.product(qkv_.view(), normed, Finish::kStore, -1, Domain::kAll, qkv);
     program_.attention(attention, qkv, mixed);
     program_.product(output_.view(), mixed, Finish::kAdd, x, Domain::kAll, y);
-    program_.norm(y, norm_.data(), 1e-5f, Domain::kAll, normed);
+    program_.norm(y, norm_.data(), kHidden, 1e-5f, Domain::kAll, normed);
     program_.product(gate_up_.view(), normed, Finish::kSwiglu, -1, Domain::kAll, inner);
     program_.product(down_.view(), inner, Finish::kAdd, y, Domain::kAll, x);
     const int last = program_.add_rows(form, kHidden, Domain::kLogits);
     logits_ = program_.add_rows(Form::kFloat32, table_.view().outputs, Domain::kLogits);
-    program_.norm(x, norm_.data(), 1e-5f, Domain::kLogits, last);
+    program_.norm(x, norm_.data(), kHidden, 1e-5f, Domain::kLogits, last);
     program_.product(table_.view(), last, Finish::kStore, -1, Domain::kLogits, logits_);
   }
 
