@@ -10,12 +10,13 @@ import msgspec
 from slipstream.engine.engine import Engine
 from slipstream.engine.messages import Submit, TokenLogprobs
 from slipstream.engine.params import SamplingParams, Speculation, TreeShape
-from slipstream.kernels import Kernels, choose_kernels
+from slipstream.kernels import Kernels, KVDtype
 from slipstream.memory.pool import PAGE_SIZE
 from slipstream.models.checkpoint import open_checkpoint
 from slipstream.models.config import ModelConfig
 from slipstream.models.transformer import Transformer, Weights
 from slipstream.speculation.ngram import NgramDrafter
+from tests import kernel_sets
 
 
 @dataclass
@@ -29,10 +30,12 @@ class Output:
 
 
 @cache
-def load_weights(folder: str) -> tuple[ModelConfig, Weights, Kernels]:
+def load_weights(
+    folder: str, kernel_set: str = kernel_sets.CHOSEN
+) -> tuple[ModelConfig, Weights, Kernels]:
     """The model in ``folder``, packed once for all engines of the test run."""
     # Tiny products gain nothing from a second thread, and tests run beside other programs.
-    checkpoint, kernels = open_checkpoint(folder), choose_kernels(threads=1)
+    checkpoint, kernels = open_checkpoint(folder), kernel_sets.make(kernel_set, threads=1)
     return checkpoint.config, Weights.load(checkpoint, kernels), kernels
 
 
@@ -44,12 +47,14 @@ def start_engine(
     max_step_rows: int = 256,
     prefix_cache: bool = False,
     speculation: TreeShape | None = None,
+    kernel_set: str = kernel_sets.CHOSEN,
+    kv_dtype: KVDtype = "auto",
 ) -> Engine:
     """An engine on the model in ``folder`` with exactly so many pages."""
-    config, weights, kernels = load_weights(str(folder))
+    config, weights, kernels = load_weights(str(folder), kernel_set)
     length = min(config.max_position_embeddings, pages * PAGE_SIZE)
     return Engine(
-        Transformer(config, weights, kernels, pages=pages, max_model_len=length),
+        Transformer(config, weights, kernels, pages=pages, max_model_len=length, kv_dtype=kv_dtype),
         NgramDrafter(),
         pages=pages,
         max_running_requests=max_running_requests,

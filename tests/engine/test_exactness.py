@@ -4,16 +4,18 @@ Every test compares token ids and the log probabilities of each emitted token, w
 of all logits of its row, for equality, and asserts that what it is about has happened.
 """
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slipstream.engine.engine import Engine
 from slipstream.engine.messages import Submit
 from slipstream.engine.params import SamplingParams, Speculation, TreeShape
+from tests import kernel_sets
 from tests.engine.driving import assert_as_alone, drive, greedy, sampled, start_engine
 
 SHAPES = (
@@ -46,15 +48,32 @@ def requests(count: int, max_tokens: int = 24) -> list[Submit]:
     ]
 
 
+Start = partial[Engine]
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        *(kernel_sets.param(name, (name, "auto")) for name in kernel_sets.EVERY_KIND),
+        kernel_sets.param(kernel_sets.BEST, (kernel_sets.BEST, "int8")),
+    ],
+    ids="-".join,
+)
+def start(request: pytest.FixtureRequest, tiny_llama: Path) -> Start:
+    """Starts engines that differ only in what is not about kernels, by ``start_engine``'s names."""
+    kernel_set, kv_dtype = request.param
+    return partial(start_engine, tiny_llama, kernel_set=kernel_set, kv_dtype=kv_dtype)
+
+
 @pytest.fixture(scope="module")
-def plain(tiny_llama: Path) -> Engine:
+def plain(start: Start) -> Engine:
     """The reference: nothing shared, nothing cached, nothing speculated."""
-    return start_engine(tiny_llama)
+    return start()
 
 
-def test_batched_with_others(plain: Engine, tiny_llama: Path) -> None:
+def test_batched_with_others(plain: Engine, start: Start) -> None:
     submits = requests(20)
-    engine = start_engine(tiny_llama)
+    engine = start()
     outputs = drive(engine, submits, arrivals={s.id: s.id // 3 for s in submits})
     stats = engine.stats()
     assert stats.rows_total > 2 * stats.steps_total  # they did share steps
@@ -62,17 +81,17 @@ def test_batched_with_others(plain: Engine, tiny_llama: Path) -> None:
 
 
 @pytest.mark.parametrize("rows", [1, 3, 7, 16, 31, 32, 33, 100])
-def test_any_chunk_size(plain: Engine, tiny_llama: Path, rows: int) -> None:
+def test_any_chunk_size(plain: Engine, start: Start, rows: int) -> None:
     submits = [Submit(id, prompt(id, 101), greedy(8)) for id in range(3)]
-    engine = start_engine(tiny_llama, max_step_rows=rows)
+    engine = start(max_step_rows=rows)
     outputs = drive(engine, submits)
     assert engine.stats().steps_total >= 303 // rows
     assert_as_alone(plain, submits, outputs)
 
 
-def test_prefix_cache_cold_and_warm(plain: Engine, tiny_llama: Path) -> None:
+def test_prefix_cache_cold_and_warm(plain: Engine, start: Start) -> None:
     submits = [Submit(id, prompt(1, 90 + id), sampled(40, seed=id)) for id in range(4)]
-    engine = start_engine(tiny_llama, prefix_cache=True)
+    engine = start(prefix_cache=True)
     cold = drive(engine, submits[:1]) | drive(engine, submits[1:])
     warm = drive(engine, submits)
     assert cold[0].cached_tokens == 0
@@ -81,18 +100,18 @@ def test_prefix_cache_cold_and_warm(plain: Engine, tiny_llama: Path) -> None:
     assert_as_alone(plain, submits, warm)
 
 
-def test_prefix_cache_evicted(plain: Engine, tiny_llama: Path) -> None:
+def test_prefix_cache_evicted(plain: Engine, start: Start) -> None:
     submits = [Submit(id, prompt(id, 100), greedy(10)) for id in range(6)]
-    engine = start_engine(tiny_llama, pages=9, prefix_cache=True)
+    engine = start(pages=9, prefix_cache=True)
     for _ in range(2):
         for submit in submits:
             assert_as_alone(plain, [submit], drive(engine, [submit]))
     assert engine.stats().evicted_pages_total > 6
 
 
-def test_equal_prefixes_computed_side_by_side_are_merged(plain: Engine, tiny_llama: Path) -> None:
+def test_equal_prefixes_computed_side_by_side_are_merged(plain: Engine, start: Start) -> None:
     submits = [Submit(id, prompt(2, 96), sampled(30, seed=id)) for id in range(4)]
-    engine = start_engine(tiny_llama, prefix_cache=True)
+    engine = start(prefix_cache=True)
     assert_as_alone(plain, submits, drive(engine, submits))
     stats = engine.stats()
     assert stats.pages_free + stats.pages_cached == stats.pages
@@ -102,46 +121,79 @@ def test_equal_prefixes_computed_side_by_side_are_merged(plain: Engine, tiny_lla
 @pytest.mark.parametrize("prefix_cache", [False, True])
 @pytest.mark.parametrize("shape", [None, SHAPES[2]])
 def test_preempted(
-    plain: Engine, tiny_llama: Path, prefix_cache: bool, shape: TreeShape | None
+    plain: Engine, start: Start, prefix_cache: bool, shape: TreeShape | None
 ) -> None:
     submits = [Submit(id, prompt(id, 30), sampled(70, seed=id)) for id in range(6)]
-    engine = start_engine(tiny_llama, pages=9, prefix_cache=prefix_cache, speculation=shape)
+    engine = start(pages=9, prefix_cache=prefix_cache, speculation=shape)
     outputs = drive(engine, submits)
     assert engine.stats().preemptions_total > 2
     assert_as_alone(plain, submits, outputs)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_speculation(plain: Engine, tiny_llama: Path, shape: TreeShape) -> None:
+def test_speculation(plain: Engine, start: Start, shape: TreeShape) -> None:
     submits = requests(12, max_tokens=48)
-    engine = start_engine(tiny_llama, speculation=shape)
+    engine = start(speculation=shape)
     outputs = drive(engine, submits, arrivals={s.id: s.id for s in submits})
     stats = engine.stats()
     assert 0 < stats.accepted_nodes_total < stats.draft_nodes_total
     assert_as_alone(plain, submits, outputs)
 
 
-def test_speculation_off_and_of_several_shapes_in_one_batch(
-    plain: Engine, tiny_llama: Path
-) -> None:
+def test_speculation_off_and_of_several_shapes_in_one_batch(plain: Engine, start: Start) -> None:
     modes = [Speculation("off"), *(Speculation("fixed", shape) for shape in SHAPES)]
     submits = [
         Submit(id, prompt(id % 4, 40 + id), greedy(40, speculation=modes[id % len(modes)]))
         for id in range(15)
     ]
-    engine = start_engine(tiny_llama)
+    engine = start()
     outputs = drive(engine, submits, arrivals={s.id: s.id // 2 for s in submits})
     stats = engine.stats()
     assert 0 < stats.accepted_nodes_total < stats.draft_nodes_total
     assert_as_alone(plain, submits, outputs)
 
 
+WAYS: list[dict[str, object]] = [
+    {"temperature": 0.9, "top_k": 20},
+    {"temperature": 0.9, "top_p": 0.8, "min_p": 0.01},
+    {"temperature": 0.0, "repetition_penalty": 2.0},
+    {"temperature": 0.3, "repetition_penalty": 1.1, "top_k": 50},
+    {"temperature": 0.5, "frequency_penalty": 0.4, "presence_penalty": 0.7},
+    {"temperature": 0.0, "logit_bias": {5: 3.0, 6: 3.0, 7: 2.0}},
+    {"temperature": 1.0, "logprobs": None},
+    {"temperature": 0.2, "logprobs": 20},
+]
+
+
+def test_every_way_to_sample(plain: Engine, start: Start) -> None:
+    submits = [
+        Submit(
+            id,
+            prompt(id % 3, 50 + id),
+            SamplingParams(**{"max_tokens": 40, "seed": id, "logprobs": 3, **WAYS[id % len(WAYS)]}),  # type: ignore[arg-type]
+        )
+        for id in range(2 * len(WAYS))
+    ]
+    engine = start(prefix_cache=True, speculation=SHAPES[2])
+    outputs = drive(engine, submits, arrivals={s.id: s.id // 4 for s in submits})
+    stats = engine.stats()
+    assert 0 < stats.accepted_nodes_total < stats.draft_nodes_total
+    assert_as_alone(plain, submits, outputs)
+    for submit in submits:
+        likeliest = drive(plain, [Submit(0, submit.token_ids, greedy(40))])[0]
+        assert outputs[submit.id].tokens != likeliest.tokens
+        wanted = submit.params.logprobs
+        assert {len(each.top) for each in outputs[submit.id].logprobs} == (
+            set() if wanted is None else {wanted}
+        )
+
+
 def test_drafts_are_dropped_before_anything_is_evicted_or_preempted(
-    plain: Engine, tiny_llama: Path
+    plain: Engine, start: Start
 ) -> None:
     # One request that fills the pool: near its end there is no free page left for draft nodes.
     submit = Submit(0, prompt(0, 60), greedy(60))
-    engine = start_engine(tiny_llama, pages=4, speculation=SHAPES[3])
+    engine = start(pages=4, speculation=SHAPES[3])
     outputs = drive(engine, [submit])
     stats = engine.stats()
     assert stats.preemptions_total == 0
@@ -149,9 +201,9 @@ def test_drafts_are_dropped_before_anything_is_evicted_or_preempted(
     assert_as_alone(plain, [submit], outputs)
 
 
-def test_cancellation_frees_pages_at_once(tiny_llama: Path) -> None:
+def test_cancellation_frees_pages_at_once(start: Start) -> None:
     submits = [Submit(id, prompt(id, 50), greedy(30)) for id in range(4)]
-    engine = start_engine(tiny_llama, speculation=SHAPES[2])
+    engine = start(speculation=SHAPES[2])
     for submit in submits:
         engine.submit(submit)
     engine.step()
@@ -165,9 +217,9 @@ def test_cancellation_frees_pages_at_once(tiny_llama: Path) -> None:
     assert engine.stats().pages_free == engine.stats().pages
 
 
-def test_cancelling_others_changes_nothing(plain: Engine, tiny_llama: Path) -> None:
+def test_cancelling_others_changes_nothing(plain: Engine, start: Start) -> None:
     submits = requests(9)
-    engine = start_engine(tiny_llama, pages=24, prefix_cache=True, speculation=SHAPES[2])
+    engine = start(pages=24, prefix_cache=True, speculation=SHAPES[2])
     outputs = drive(engine, submits, cancels={1: 2, 4: 5, 7: 0})
     assert len(outputs[1].tokens) < 24
     assert_as_alone(plain, [s for s in submits if s.id not in (1, 4, 7)], outputs)
@@ -186,11 +238,14 @@ def hypothesis_params(key: tuple[float, int, float]) -> SamplingParams:
     )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
-@given(data=st.data())
-def test_any_schedule(plain: Engine, tiny_llama: Path, data: st.DataObject) -> None:
-    engine = start_engine(
-        tiny_llama,
+def test_any_schedule(plain: Engine, start: Start) -> None:
+    # Torch takes six times as long, for steps so small.
+    examples = 10 if start.keywords["kernel_set"] == kernel_sets.TORCH else 40
+    settings(max_examples=examples)(given(data=st.data())(check_schedule))(plain, start)
+
+
+def check_schedule(plain: Engine, start: Start, data: st.DataObject) -> None:
+    engine = start(
         pages=data.draw(st.integers(5, 30), label="pages"),
         max_running_requests=data.draw(st.integers(1, 8), label="running"),
         max_step_rows=data.draw(st.integers(1, 80), label="rows"),
