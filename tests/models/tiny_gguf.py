@@ -1,5 +1,6 @@
 """Tiny GGUF files, written with the gguf package as llama.cpp's converter lays them out."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -47,11 +48,15 @@ def write_tiny_gguf(
     model: PreTrainedModel,
     *,
     quantization: gguf.GGMLQuantizationType = gguf.GGMLQuantizationType.F32,
+    others: Mapping[str, gguf.GGMLQuantizationType] | None = None,
     metadata: dict[str, Any] | None = None,
     tensors: dict[str, np.ndarray] | None = None,
 ) -> Path:
-    """Write ``model`` with the tiny tokenizer. ``metadata`` and ``tensors`` add or replace entries;
-    None as a value leaves one out."""
+    """Write ``model`` with the tiny tokenizer, its matrices in ``quantization``.
+
+    ``others`` gives the matrices of a role, such as ``attn_v``, another type. ``metadata`` and
+    ``tensors`` add or replace entries; None as a value leaves one out.
+    """
     config: Any = model.config
     writer = gguf.GGUFWriter(path, config.model_type)
     values = _metadata(config) | _tokenizer_metadata(tiny_tokenizer().backend_tokenizer)
@@ -66,7 +71,9 @@ def write_tiny_gguf(
     for name, values_ in (stored | (tensors or {})).items():
         if values_ is None:
             continue
-        kind = quantization if values_.ndim == 2 else gguf.GGMLQuantizationType.F32
+        kind = (others or {}).get(name.split(".")[-2], quantization)
+        if values_.ndim == 1:
+            kind = gguf.GGMLQuantizationType.F32
         packed = gguf.quantize(values_, kind)
         writer.add_tensor(name, packed, raw_dtype=kind)
     writer.write_header_to_file()
