@@ -182,7 +182,7 @@ void check_row_contract(const KernelSet& kernels, const Layer& layer, Random& ra
     const int places[] = {0, rows / 2, rows - 1};
     for (int place : places) in.copy_row(place, row, 0);
     for (int panels_at_once : {together, 2 * together, layer.outputs() / kPanel})
-      for (int rows_at_once : {3, 16, rows}) {
+      for (int rows_at_once : {kTileRows, 3 * kTileRows, rows}) {
         const Results results = run(kernels, layer, in, rows, panels_at_once, rows_at_once);
         for (int place : places) {
           Context context("row ", place, " of ", rows, ", at once ", panels_at_once, " panels and ",
@@ -193,17 +193,21 @@ void check_row_contract(const KernelSet& kernels, const Layer& layer, Random& ra
   }
 }
 
+constexpr int kPartOf = kTileRows + 9;  // rows in check_only_its_part
+
 // A call writes its own rows and panels and nothing else.
 void check_only_its_part(const KernelSet& kernels, const Layer& layer, const OwnedRows& in) {
   const int first = layer.panels_together(), last = 2 * first;
-  Results results = nothing_written(layer, 9);
+  const int first_row = kTileRows, last_row = kTileRows + 5;
+  Results results = nothing_written(layer, kPartOf);
   const std::vector<float> residual(results.floats.size(), 1.0f);
   kernels.product({layer.matrix.matrix(), in.rows(), layer.finish, results.floats.data(),
                    residual.data(), layer.stride(), results.rows.rows()},
-                  first, last, 3, 8);
-  const Results untouched = nothing_written(layer, 9);
-  for (int row : {0, 1, 2, 8}) CHECK(same_row(layer, results, row, untouched, row));
-  for (int row = 3; row < 8; ++row)
+                  first, last, first_row, last_row);
+  const Results untouched = nothing_written(layer, kPartOf);
+  for (int row = 0; row < kPartOf; ++row)
+    if (row < first_row || row >= last_row) CHECK(same_row(layer, results, row, untouched, row));
+  for (int row = first_row; row < last_row; ++row)
     for (int i = 0; i < layer.outputs(); ++i) {
       const bool mine = first * kPanel <= i && i < last * kPanel;
       if (layer.finish != Finish::kSwiglu)
@@ -236,7 +240,7 @@ void test_product_row_contract(const KernelSet& kernels) {
       const Layer layer{matrix, finish, residual, form};
       check_row_contract(kernels, layer, random, inputs);
       check_only_its_part(kernels, layer,
-                          OwnedRows(kernels, form, uneven_rows(random, 9, inputs), inputs));
+                          OwnedRows(kernels, form, uneven_rows(random, kPartOf, inputs), inputs));
     }
 }
 
