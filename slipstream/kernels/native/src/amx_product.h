@@ -25,11 +25,16 @@ struct TileConfiguration {
   uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
 };
 
+// To be called before tiles are configured or loaded from what was just written: gcc's intrinsics
+// do not say what memory they read, so that it takes such writes for useless or moves them.
+inline void finish_writes(const void* to) { asm volatile("" : : "r"(to) : "memory"); }
+
 // Tiles belong to the thread; they are given back, so that switching threads stays cheap.
 class Tiles {
  public:
   Tiles() {
     alignas(64) const TileConfiguration configuration;
+    finish_writes(&configuration);
     _tile_loadconfig(&configuration);
   }
   ~Tiles() { _tile_release(); }
@@ -85,6 +90,7 @@ inline void add_groups(const uint16_t* rows, int width, const uint8_t* left, con
   constexpr int kStride = kSumWidth * sizeof(float);
   const uint16_t* below = rows + size_t(kTileRows) * width;
   float* sums_below = sums + kTileRows * kSumWidth;
+  finish_writes(sums);
   _tile_loadd(0, sums, kStride);
   _tile_loadd(1, sums + kPanel, kStride);
   if (both) {
