@@ -1,7 +1,5 @@
-"""The row contract, bit for bit: a row's output depends on its own inputs and nothing else."""
+"""The row contract on torch's kernels, bit for bit: a row depends on its own inputs and no others."""
 
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import numpy as np
@@ -20,17 +18,6 @@ from slipstream.speculation.tree import TokenTree
 
 HEADS, KV_HEADS, HEAD_DIM = 9, 3, 64
 SHAPES = [(960, 576), (576, 576), (3072, 576), (576, 1536), (1000, 100), (7, 33)]
-
-
-@pytest.fixture(scope="module", params=["idle", "busy"])
-def machine(request: pytest.FixtureRequest) -> Iterator[None]:
-    """With and without another process that eats a core."""
-    if request.param == "idle":
-        yield
-        return
-    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as process:
-        yield
-        process.kill()
 
 
 @pytest.fixture(params=[1, 2])
