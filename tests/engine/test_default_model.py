@@ -1,11 +1,14 @@
 """The equality that matters most, on the real model and real text."""
 
+from functools import partial
+
 import pytest
 
 from slipstream.engine.engine import Engine
 from slipstream.engine.messages import Delta, Submit
 from slipstream.engine.params import TreeShape
 from slipstream.models.tokenizer import load_tokenizer
+from tests import kernel_sets
 from tests.engine.driving import assert_as_alone, drive, greedy, sampled, start_engine
 
 TREE = TreeShape(num_steps=4, topk=4, num_draft_tokens=16)
@@ -19,26 +22,44 @@ def chat(text: str) -> list[int]:
     return load_tokenizer("default").apply_chat_template([{"role": "user", "content": text}])
 
 
+Start = partial[Engine]
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        kernel_sets.param(kernel_sets.BEST, (kernel_sets.BEST, "auto")),
+        kernel_sets.param(kernel_sets.BEST, (kernel_sets.BEST, "int8")),
+        kernel_sets.param(kernel_sets.TORCH, (kernel_sets.TORCH, "auto")),
+    ],
+    ids="-".join,
+)
+def start(request: pytest.FixtureRequest) -> Start:
+    """Starts engines on the default model."""
+    kernel_set, kv_dtype = request.param
+    return partial(start_engine, "default", pages=32, kernel_set=kernel_set, kv_dtype=kv_dtype)
+
+
 @pytest.fixture(scope="module")
-def plain() -> Engine:
-    return start_engine("default", pages=32)
+def plain(start: Start) -> Engine:
+    return start()
 
 
-def test_speculation_sampling_batching_and_chunks(plain: Engine) -> None:
+def test_speculation_sampling_batching_and_chunks(plain: Engine, start: Start) -> None:
     submits = [
         Submit(0, chat(COPYING), greedy(30)),
         Submit(1, chat("Write a haiku about rain."), sampled(30, seed=5, temperature=0.8)),
         Submit(2, chat(COPYING), sampled(30, seed=6, temperature=0.3, top_p=0.9)),
     ]
-    engine = start_engine("default", pages=32, max_step_rows=40, speculation=TREE)
+    engine = start(max_step_rows=40, speculation=TREE)
     outputs = drive(engine, submits, arrivals={0: 0, 1: 1, 2: 3})
     stats = engine.stats()
     assert 0 < stats.accepted_nodes_total < stats.draft_nodes_total
     assert_as_alone(plain, submits, outputs)
 
 
-def test_a_stop_token_inside_an_accepted_run_ends_it_there(plain: Engine) -> None:
-    engine = start_engine("default", pages=32, speculation=TREE)
+def test_a_stop_token_inside_an_accepted_run_ends_it_there(plain: Engine, start: Start) -> None:
+    engine = start(speculation=TREE)
     prompt = chat(COPYING)
     engine.submit(Submit(0, prompt, greedy(30)))
     deltas: list[Delta] = []
