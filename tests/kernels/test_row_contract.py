@@ -1,4 +1,4 @@
-"""The row contract on torch's kernels, bit for bit: a row depends on its own inputs and no others."""
+"""The row contract on torch's kernels, bit for bit: a row depends on its own inputs, no others."""
 
 from collections.abc import Iterator
 
