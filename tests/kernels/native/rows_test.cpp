@@ -31,19 +31,27 @@ void check_nearest_bfloat16(uint16_t half, float value) {
   }
 }
 
+// The first input of largest magnitude is kept apart; the others share 127 steps.
 void check_int8_group(const Rows& rows, int row, int group, const float* exact) {
   const size_t index = size_t(row) * (rows.width / kGroup) + group;
+  const RowGroup& found = rows.groups[index];
+  int place = 0;
+  for (int i = 1; i < kGroup; ++i)
+    if (std::fabs(exact[i]) > std::fabs(exact[place])) place = i;
+  CHECK_EQUAL(outlier_place(found), place);
   double largest = 0;
   int sum = 0;
   for (int i = 0; i < kGroup; ++i) {
     const int byte = rows.bytes[index * kGroup + i];
-    CHECK(byte >= -127);
-    largest = std::fmax(largest, std::fabs(double(exact[i])));
+    CHECK(byte >= -127 && (i != place || byte == 0));
+    if (i != place) largest = std::fmax(largest, std::fabs(double(exact[i])));
     sum += byte;
   }
-  CHECK_CLOSE(rows.scales[index], largest / 127, largest / 127 * kFloatRounding);
-  // Exact in double, and then rounded once.
-  CHECK_EQUAL(rows.sums[index], float(double(rows.scales[index]) * sum));
+  CHECK_CLOSE(found.scale, largest / 127, largest / 127 * kFloatRounding);
+  // The product and the sum round once each.
+  const double bytes = double(found.scale) * sum;
+  CHECK_CLOSE(found.sum, bytes + found.outlier,
+              (2 * std::fabs(bytes) + std::fabs(found.outlier)) * kFloatRounding);
 }
 
 void test_convert(const KernelSet& kernels, Form form, int width) {
@@ -70,7 +78,7 @@ void test_convert_ties(const KernelSet& kernels) {
   for (int i = 0; i < kGroup; ++i) x[i] = (i % 2 ? -1 : 1) * (1 + (2 * i + 1) * 0x1p-8f);
   OwnedRows halves(kernels, Form::kBfloat16, x, kGroup);
   for (int i = 0; i < kGroup; ++i) check_nearest_bfloat16(halves.rows().halves[i], x[i]);
-  for (int i = 0; i < kGroup; ++i) x[i] = float(i % 2 ? 127 - i : i - 127);
+  for (int i = 0; i < kGroup; ++i) x[i] = float(i % 2 ? 128 - i : i - 127);
   OwnedRows bytes(kernels, Form::kInt8, x, kGroup);
   for (int i = 0; i < kGroup; ++i) CHECK_EQUAL(bytes.value(0, i), double(x[i]));
   for (int i = 0; i < kGroup; ++i) x[i] = float(i % 2 ? 32767 - 1000 * i : 1001 * i - 32767);

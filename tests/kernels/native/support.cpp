@@ -63,17 +63,15 @@ OwnedRows::OwnedRows(Form form, int rows, int width) {
   if (form == Form::kFloat32) floats_.resize(values);
   if (form == Form::kBfloat16) halves_.resize(values);
   if (form == Form::kInt8) bytes_.resize(values);
-  if (form == Form::kInt8) sums_.resize(values / kGroup);
   if (form == Form::kInt16) shorts_.resize(values);
-  if (form == Form::kInt8 || form == Form::kInt16) scales_.resize(values / kGroup);
+  if (form == Form::kInt8 || form == Form::kInt16) groups_.resize(values / kGroup);
   rows_.form = form;
   rows_.width = width;
   rows_.floats = floats_.data();
   rows_.halves = halves_.data();
   rows_.shorts = shorts_.data();
   rows_.bytes = bytes_.data();
-  rows_.scales = scales_.data();
-  rows_.sums = sums_.data();
+  rows_.groups = groups_.data();
 }
 
 OwnedRows::OwnedRows(const KernelSet& kernels, Form form, const std::vector<float>& floats,
@@ -87,13 +85,15 @@ double OwnedRows::value(int row, int i) const {
   const size_t place = size_t(row) * rows_.width + i;
   if (rows_.form == Form::kFloat32) return floats_[place];
   if (rows_.form == Form::kBfloat16) return bfloat16_value(halves_[place]);
-  if (rows_.form == Form::kInt8) return double(bytes_[place]) * scales_[place / kGroup];
+  const RowGroup& group = groups_[place / kGroup];
+  if (rows_.form == Form::kInt8 && i % kGroup == outlier_place(group)) return group.outlier;
+  if (rows_.form == Form::kInt8) return double(bytes_[place]) * group.scale;
   constexpr int kPlaces[] = {0, 2, 1, 3};  // of a quad's inputs
-  return double(shorts_[place - i % 4 + kPlaces[i % 4]]) * scales_[place / kGroup];
+  return double(shorts_[place - i % 4 + kPlaces[i % 4]]) * group.scale;
 }
 
 double OwnedRows::step(int row, int i) const {
-  return scales_.empty() ? 0 : scales_[(size_t(row) * rows_.width + i) / kGroup];
+  return groups_.empty() ? 0 : groups_[(size_t(row) * rows_.width + i) / kGroup].scale;
 }
 
 // Calls visit(vector, other's vector, values per row) for each buffer.
@@ -104,13 +104,12 @@ static void each_buffer(Mine& mine, Other& other, int width, Visit visit) {
   visit(std::get<2>(mine), std::get<2>(other), width);
   visit(std::get<3>(mine), std::get<3>(other), width);
   visit(std::get<4>(mine), std::get<4>(other), width / kGroup);
-  visit(std::get<5>(mine), std::get<5>(other), width / kGroup);
 }
 
 bool OwnedRows::same_row(int row, const OwnedRows& other, int other_row) const {
-  const auto mine = std::tie(floats_, halves_, shorts_, bytes_, scales_, sums_);
-  const auto others = std::tie(other.floats_, other.halves_, other.shorts_, other.bytes_,
-                               other.scales_, other.sums_);
+  const auto mine = std::tie(floats_, halves_, shorts_, bytes_, groups_);
+  const auto others =
+      std::tie(other.floats_, other.halves_, other.shorts_, other.bytes_, other.groups_);
   bool same = true;
   each_buffer(mine, others, rows_.width, [&](const auto& a, const auto& b, size_t count) {
     if (a.empty()) return;
@@ -120,9 +119,8 @@ bool OwnedRows::same_row(int row, const OwnedRows& other, int other_row) const {
 }
 
 void OwnedRows::copy_row(int row, const OwnedRows& from, int from_row) {
-  const auto mine = std::tie(floats_, halves_, shorts_, bytes_, scales_, sums_);
-  const auto others =
-      std::tie(from.floats_, from.halves_, from.shorts_, from.bytes_, from.scales_, from.sums_);
+  const auto mine = std::tie(floats_, halves_, shorts_, bytes_, groups_);
+  const auto others = std::tie(from.floats_, from.halves_, from.shorts_, from.bytes_, from.groups_);
   each_buffer(mine, others, rows_.width, [&](auto& a, const auto& b, size_t count) {
     if (!a.empty()) std::copy_n(&b[from_row * count], count, &a[row * count]);
   });

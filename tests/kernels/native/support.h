@@ -75,6 +75,11 @@ class RandomMatrix {
   std::vector<double> minimums_;  // [outputs, inputs]
 };
 
+// Which input of its group an int8 row's outlier is.
+inline int outlier_place(const RowGroup& group) {
+  return group.quad_at / (4 * kPanel) * 4 + group.nibble_at / 8 + group.nibble_at % 8 / 4 * 16;
+}
+
 // Rows with buffers of just the size that their form needs.
 class OwnedRows {
  public:
@@ -95,8 +100,7 @@ class OwnedRows {
   std::vector<uint16_t> halves_;
   std::vector<int16_t> shorts_;
   std::vector<int8_t> bytes_;
-  std::vector<float> scales_;
-  std::vector<float> sums_;
+  std::vector<RowGroup> groups_;
 };
 
 // How far a value written in rows may be from `exact`, when it was computed within `error`: one

@@ -154,6 +154,23 @@ inline void prefetch_ahead(const uint8_t* group, size_t bytes) {
   for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch(group + kAhead + i);
 }
 
+// A panel's int4 weights of the outlier of a row's group.
+inline Ints outlier_weights(const uint8_t* group, const RowGroup& row) {
+  const Ints quads = load_ints(group + row.quad_at);
+#if defined(__AVX512F__)
+  const __m512i bits = _mm512_set1_epi32(row.nibble_at);
+  return Ints{{(IntRegister)_mm512_srlv_epi32((__m512i)quads.part[0], bits)}} & splat(15);
+#elif defined(__AVX2__)
+  // Faster than one count for the whole register, which would pass through a general one.
+  const __m256i bits = _mm256_set1_epi32(row.nibble_at);
+  return each_register<Ints>(
+             [&](int i) { return (IntRegister)_mm256_srlv_epi32((__m256i)quads.part[i], bits); }) &
+         splat(15);
+#else
+  return (quads >> row.nibble_at) & splat(15);
+#endif
+}
+
 // R rows times one panel of integer weights: scales and minimums are applied group by group.
 template <int R, Format F>
 inline void panel_of_integers(const Matrix& matrix, const uint8_t* panel, const Rows& in, int row,
@@ -161,8 +178,7 @@ inline void panel_of_integers(const Matrix& matrix, const uint8_t* panel, const 
   constexpr int kValues = F == Format::kInt8 ? kGroup * kPanel : kGroup * kPanel / 2;
   const int groups = matrix.inputs / kGroup;
   const size_t first = size_t(row) * in.width;
-  const float* scales = in.scales + size_t(row) * groups;
-  const float* row_sums = in.sums + size_t(row) * groups;
+  const RowGroup* row_groups = in.groups + size_t(row) * groups;
   const size_t group_bytes = matrix.group_bytes();
   Floats totals[R];
   for (int r = 0; r < R; ++r) totals[r] = splat(0.0f);
@@ -176,12 +192,17 @@ inline void panel_of_integers(const Matrix& matrix, const uint8_t* panel, const 
       dot_int4<R>(group, in.bytes + first + g * kGroup, in.width, sums);
     const uint16_t* halves = reinterpret_cast<const uint16_t*>(group + kValues);
     const Floats scale = load_half(halves);
-    for (int r = 0; r < R; ++r)
-      totals[r] = fma(to_floats(sums[r]) * scale, splat(scales[r * groups + g]), totals[r]);
+    for (int r = 0; r < R; ++r) {
+      const RowGroup& row_group = row_groups[r * groups + g];
+      Floats sum = to_floats(sums[r]) * splat(row_group.scale);
+      if constexpr (F != Format::kInt8)
+        sum = fma(to_floats(outlier_weights(group, row_group)), splat(row_group.outlier), sum);
+      totals[r] = fma(sum, scale, totals[r]);
+    }
     if constexpr (F != Format::kInt8) {
       const Floats minimum = F == Format::kInt4 ? scale * splat(-8.0f) : load_half(halves + kPanel);
       for (int r = 0; r < R; ++r)
-        totals[r] = fma(minimum, splat(row_sums[r * groups + g]), totals[r]);
+        totals[r] = fma(minimum, splat(row_groups[r * groups + g].sum), totals[r]);
     }
   }
   for (int r = 0; r < R; ++r) out[r] = totals[r];

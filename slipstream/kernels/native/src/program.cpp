@@ -1,6 +1,7 @@
 #include "program.h"
 
 #include <algorithm>
+#include <cstring>
 #include <new>
 
 #include "operations.h"
@@ -38,6 +39,7 @@ void* Memory::at_least(size_t bytes) {
     data_.reset();
     data_.reset(std::aligned_alloc(kLine, capacity_));
     if (!data_) throw std::bad_alloc();
+    std::memset(data_.get(), 0, capacity_);
   }
   return data_.get();
 }
@@ -55,14 +57,11 @@ void RowBuffer::resize(int rows) {
       break;
     case Form::kInt16:
       view_.shorts = static_cast<int16_t*>(values_.at_least(values * sizeof(int16_t)));
-      view_.scales = static_cast<float*>(scales_.at_least(values / kGroup * sizeof(float)));
       break;
-    case Form::kInt8:
-      view_.bytes = static_cast<int8_t*>(values_.at_least(values));
-      view_.scales = static_cast<float*>(scales_.at_least(values / kGroup * sizeof(float)));
-      view_.sums = static_cast<float*>(sums_.at_least(values / kGroup * sizeof(float)));
-      break;
+    case Form::kInt8: view_.bytes = static_cast<int8_t*>(values_.at_least(values)); break;
   }
+  if (form_ == Form::kInt8 || form_ == Form::kInt16)
+    view_.groups = static_cast<RowGroup*>(groups_.at_least(values / kGroup * sizeof(RowGroup)));
 }
 
 int Program::add_rows(Form form, int width, Domain domain) {

@@ -10,7 +10,8 @@
 
 namespace slipstream {
 
-// Memory aligned to cache lines, not initialised, that only grows.
+// Memory aligned to cache lines that only grows. It starts as zeros, so that rows which were never
+// written, such as the padding of a tile, hold nothing that a kernel could stumble over.
 class Memory {
  public:
   void* at_least(size_t bytes);
@@ -34,7 +35,7 @@ class RowBuffer {
  private:
   Form form_;
   int width_;
-  Memory values_, scales_, sums_;
+  Memory values_, groups_;
   Rows view_{};
 };
 

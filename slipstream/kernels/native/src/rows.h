@@ -68,32 +68,66 @@ inline void store_bfloat16(uint16_t* to, Floats value) {
   for (int i = 0; i < kLanes; ++i) to[i] = uint16_t(lanes[i]);
 }
 
-// One group of a row in the form of `out`. An integer is value / scale rounded to nearest, and the
-// scale the largest magnitude / 127 or 32767.
-inline void write_group(Floats low, Floats high, const Rows& out, int row, int group) {
-  const size_t place = size_t(row) * out.width + group * kGroup;
-  if (out.form == Form::kFloat32) {
-    store(out.floats + place, low);
-    store(out.floats + place + kLanes, high);
-    return;
-  }
-  if (out.form == Form::kBfloat16) {
-    store_bfloat16(out.halves + place, low);
-    store_bfloat16(out.halves + place + kLanes, high);
-    return;
-  }
-  const float most = out.form == Form::kInt8 ? 127.0f : 32767.0f;
+// The first place of the largest magnitude in a group.
+inline int place_of_largest(Floats low, Floats high, float largest) {
+  alignas(64) static constexpr float kLeft[kGroup] = {32, 31, 30, 29, 28, 27, 26, 25, 24, 23, 22,
+                                                      21, 20, 19, 18, 17, 16, 15, 14, 13, 12, 11,
+                                                      10, 9,  8,  7,  6,  5,  4,  3,  2,  1};
+  const Floats least = splat(largest), none = splat(0.0f);
+  const Floats left_low = select(less(absolute(low), least), none, load(kLeft));
+  const Floats left_high = select(less(absolute(high), least), none, load(kLeft + kLanes));
+  return kGroup - int(max_lanes(maximum(left_low, left_high)));
+}
+
+// Integers of value / scale rounded to nearest, where the scale is the largest magnitude / `most`;
+// the scale is returned.
+inline float round_to_scale(Floats low, Floats high, float most, Ints (&integers)[2]) {
   const float largest = max_lanes(maximum(absolute(low), absolute(high)));
   const float scale = largest / most;
   // Scales too small to invert are written as zeros.
   const Floats inverse = splat(scale > 1e-37f ? most / largest : 0.0f);
-  const Ints a = round_to_ints(low * inverse);
-  const Ints b = round_to_ints(high * inverse);
-  const size_t index = size_t(row) * (out.width / kGroup) + group;
-  out.scales[index] = scale;
-  if (out.form == Form::kInt16) return store_shorts(out.shorts + place, a, b);
-  store_bytes(out.bytes + place, a, b);
-  out.sums[index] = scale * sum_lanes(to_floats(a + b));
+  integers[0] = round_to_ints(low * inverse);
+  integers[1] = round_to_ints(high * inverse);
+  return scale;
+}
+
+inline void write_int8_group(Floats low, Floats high, int8_t* bytes, RowGroup& group) {
+  float lanes[kGroup];
+  store(lanes, low);
+  store(lanes + kLanes, high);
+  const float largest = max_lanes(maximum(absolute(low), absolute(high)));
+  const int place = place_of_largest(low, high, largest);
+  group.outlier = lanes[place];
+  group.quad_at = place / 4 % 4 * kPanel * 4;
+  group.nibble_at = place % 4 * 8 + place / 16 * 4;
+  lanes[place] = 0.0f;
+  Ints integers[2];
+  group.scale = round_to_scale(load(lanes), load(lanes + kLanes), 127.0f, integers);
+  store_bytes(bytes, integers[0], integers[1]);
+  group.sum = group.scale * sum_lanes(to_floats(integers[0] + integers[1])) + group.outlier;
+}
+
+// One group of a row in the form of `out`.
+inline void write_group(Floats low, Floats high, const Rows& out, int row, int group) {
+  const size_t place = size_t(row) * out.width + group * kGroup;
+  switch (out.form) {
+    case Form::kFloat32:
+      store(out.floats + place, low);
+      store(out.floats + place + kLanes, high);
+      break;
+    case Form::kBfloat16:
+      store_bfloat16(out.halves + place, low);
+      store_bfloat16(out.halves + place + kLanes, high);
+      break;
+    case Form::kInt8:
+      write_int8_group(low, high, out.bytes + place, out.groups[place / kGroup]);
+      break;
+    case Form::kInt16:
+      Ints integers[2];
+      out.groups[place / kGroup].scale = round_to_scale(low, high, 32767.0f, integers);
+      store_shorts(out.shorts + place, integers[0], integers[1]);
+      break;
+  }
 }
 
 // Floats [from, from + kLanes) of a row of `width`, zeros beyond its end.
