@@ -7,8 +7,10 @@ through the layers of the tiny models this stays below 1e-5 of logits of size 4 
 Native kernels also round to fewer bits: keys and values where they are stored, rows where they
 enter a product. Their bound is what the very same roundings do to transformers' model (see
 rounded.py): the errors are as many and as large but not the same, so single logits may differ by
-twice as much, and the root of the mean square of all by one and a half times. To this comes
-float32's part, as above.
+twice as much, and the root of the mean square of all by one and a half times (seen: 1.0). To this
+comes float32's part, as above. Where rows keep 16 bits or more, few values fall on another side
+of a rounding and the errors are nearly the same ones: logits are as near to those of the rounded
+model as a quarter of all that rounding does (seen: a sixteenth). Coarser rows drift apart.
 
 A wrong norm, rotation or head mapping is off by more than 0.1.
 """
@@ -58,12 +60,17 @@ def assert_as_rounded(
     found: NDArray[np.float32], model: PreTrainedModel, roundings: Roundings
 ) -> None:
     """``found`` is no further from the model than the model with these roundings."""
-    exact = rounded.logits(model, TOKENS)
-    noise = rounded.logits(model, TOKENS, roundings) - exact
-    error = torch.from_numpy(found) - exact
+    exact, alike = rounded.logits(model, TOKENS), rounded.logits(model, TOKENS, roundings)
+    noise, error = alike - exact, torch.from_numpy(found) - exact
     assert exact.abs().max() > 0.1
     assert error.abs().max() < 2 * noise.abs().max() + FLOAT32
-    assert error.square().mean().sqrt() < 1.5 * noise.square().mean().sqrt() + FLOAT32
+    assert root_mean_square(error) < 1.5 * root_mean_square(noise) + FLOAT32
+    if roundings.rows in (rounded.exactly, rounded.to_shorts):
+        assert root_mean_square(error - noise) < root_mean_square(noise) / 4 + FLOAT32
+
+
+def root_mean_square(x: torch.Tensor) -> float:
+    return x.square().mean().sqrt().item()
 
 
 @pytest.mark.parametrize("name", MODELS)
