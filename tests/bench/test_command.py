@@ -25,7 +25,8 @@ LINE = re.compile(
 )
 # Only this command, so that the test does not depend on the rest of the program.
 PROGRAM = """
-import sys, typer
+import signal, sys, typer
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job inherits "ignored"
 from slipstream.bench.command import bench
 from slipstream.errors import UserError
 from slipstream.several_values import SeveralValuesCommand
