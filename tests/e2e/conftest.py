@@ -5,6 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from slipstream.kernels import choose_kernels
+from slipstream.models.checkpoint import open_checkpoint
+from slipstream.models.transformer import page_bytes
 from tests.serving import ServeProcess, serve
 
 
@@ -18,8 +21,10 @@ def server() -> Iterator[ServeProcess]:
 @pytest.fixture(scope="session")
 def speculating_server() -> Iterator[ServeProcess]:
     """The default model, speculating, with so few pages that requests push each other out."""
+    kernels = choose_kernels(threads=1)
+    memory = 19 * page_bytes(open_checkpoint("default").config, kernels)
     with serve(
-        *("--speculation", "fixed", "--kv-memory", "28MiB", "--max-step-rows", "256")
+        *("--speculation", "fixed", "--kv-memory", str(memory), "--max-step-rows", "256")
     ) as running:
         yield running
 
