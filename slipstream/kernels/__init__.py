@@ -27,8 +27,8 @@ def choose_kernels(threads: int | None) -> Kernels:
     Raises ``UserError`` if the environment asks for kernels that do not run here; see ``choose``.
     """
     choice = choose(os.environ)
-    _log.info("%s kernels: %s", choice.name, choice.why)
     if choice.isa is None:
+        _log.warning("the kernels are PyTorch's, which are slow: %s", choice.why)
         from slipstream.kernels.torch.kernels import TorchKernels
 
         return TorchKernels(threads)
