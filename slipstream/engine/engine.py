@@ -1,7 +1,7 @@
 """The step loop: plan, draft, compute, then walk each tree, emitting; commit."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,12 +14,17 @@ from slipstream.engine.params import Speculation
 from slipstream.engine.request import Request
 from slipstream.engine.scheduler import Scheduler, Work
 from slipstream.memory.memory import Memory
+from slipstream.memory.pool import slots_of
 from slipstream.models.transformer import Transformer
 from slipstream.speculation.acceptance import accept
 from slipstream.speculation.drafter import Drafter, DraftTask
 from slipstream.speculation.tree import TokenTree
 
 OFF = Speculation(mode="off")
+
+# Told of a request that ends, before its pages are given back: its id, its committed tokens and
+# the slots where their K, V and features are.
+OnFinish = Callable[[int, NDArray[np.int32], NDArray[np.int32]], None]
 
 
 class Engine:
@@ -35,10 +40,12 @@ class Engine:
         max_step_rows: int,
         prefix_cache: bool = True,
         speculation: Speculation = OFF,
+        on_finish: OnFinish | None = None,
     ) -> None:
         self._model = model
         self._drafter = drafter
         self._speculation = speculation
+        self._on_finish = on_finish
         self._memory = Memory(pages, prefix_cache)
         self._scheduler = Scheduler(self._memory, max_running_requests, max_step_rows)
         self._requests: dict[int, Request] = {}
@@ -86,9 +93,15 @@ class Engine:
         self._commit(works, trees, accepted, batch.slots)
         for delta in deltas:
             if delta.finish:
-                self.cancel(delta.id)
+                self._finish(self._requests[delta.id])
         self._counters.count(works, len(batch.tokens), deltas, time.perf_counter() - started)
         return deltas
+
+    def _finish(self, request: Request) -> None:
+        if self._on_finish is not None:
+            tokens = request.tokens[: request.committed]
+            self._on_finish(request.id, tokens, slots_of(request.pages, len(tokens)))
+        self.cancel(request.id)
 
     def stats(self) -> EngineStats:
         """Counters since the start and gauges of the moment."""

@@ -1,13 +1,16 @@
 """From options to a running engine: kernels, weights, and how much K/V memory they leave."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from slipstream.engine.engine import Engine
 from slipstream.engine.messages import Ready
 from slipstream.engine.options import EngineOptions
 from slipstream.errors import UserError
-from slipstream.kernels import choose_kernels
+from slipstream.kernels import Kernels, choose_kernels
 from slipstream.machine import available_memory, machine_memory
 from slipstream.memory.pool import PAGE_SIZE, pages_for
-from slipstream.models.checkpoint import open_checkpoint
+from slipstream.models.checkpoint import Checkpoint, open_checkpoint
 from slipstream.models.config import ModelConfig
 from slipstream.models.quantize import QuantizedCheckpoint
 from slipstream.models.transformer import Transformer, Weights, page_bytes
@@ -16,15 +19,49 @@ from slipstream.speculation.ngram import NgramDrafter
 MOST_DEFAULT_KV_MEMORY = 4 << 30
 
 
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A loaded target and the memory it was given."""
+
+    model: Transformer
+    kernels: Kernels
+    pages: int
+
+
 def load_engine(options: EngineOptions) -> tuple[Engine, Ready]:
     """Load the model and set up the engine; raises ``UserError`` for what cannot be served."""
+    checkpoint = open_target(options)
+    target = load_target(options, checkpoint, ())
+    engine = Engine(
+        target.model,
+        NgramDrafter(),
+        pages=target.pages,
+        max_running_requests=options.max_running_requests,
+        max_step_rows=options.max_step_rows,
+        prefix_cache=options.prefix_cache,
+        speculation=options.speculation,
+    )
+    ready = Ready(target.kernels.name, target.model.max_model_len, options.max_running_requests)
+    return engine, ready
+
+
+def open_target(options: EngineOptions) -> Checkpoint:
+    """The target's checkpoint, quantised if asked."""
     checkpoint = open_checkpoint(options.model)
     if options.quantization != "none":
-        checkpoint = QuantizedCheckpoint(checkpoint, options.quantization)
+        return QuantizedCheckpoint(checkpoint, options.quantization)
+    return checkpoint
+
+
+def load_target(
+    options: EngineOptions, checkpoint: Checkpoint, feature_layers: Sequence[int]
+) -> Target:
+    """Pack the weights and set memory apart for keys, values and the features of these layers."""
+    config = checkpoint.config
     kernels = choose_kernels(options.threads)
-    page = page_bytes(checkpoint.config, kernels, options.kv_dtype)
+    page = page_bytes(config, kernels, options.kv_dtype, len(feature_layers))
     kv_memory = options.kv_memory or _default_kv_memory()
-    max_model_len = _max_model_len(checkpoint.config, options.max_model_len, kv_memory, page)
+    max_model_len = _max_model_len(config, options.max_model_len, kv_memory, page)
     pages = min(
         kv_memory // page,
         # More than every request at its longest, with a page of draft slots, is of no use.
@@ -36,23 +73,15 @@ def load_engine(options: EngineOptions) -> tuple[Engine, Ready]:
             "memory that this machine has"
         )
     model = Transformer(
-        checkpoint.config,
+        config,
         Weights.load(checkpoint, kernels),
         kernels,
         pages=pages,
         max_model_len=max_model_len,
         kv_dtype=options.kv_dtype,
+        feature_layers=feature_layers,
     )
-    engine = Engine(
-        model,
-        NgramDrafter(),
-        pages=pages,
-        max_running_requests=options.max_running_requests,
-        max_step_rows=options.max_step_rows,
-        prefix_cache=options.prefix_cache,
-        speculation=options.speculation,
-    )
-    return engine, Ready(kernels.name, max_model_len, options.max_running_requests)
+    return Target(model, kernels, pages)
 
 
 def _max_model_len(config: ModelConfig, asked: int | None, kv_memory: int, page: int) -> int:

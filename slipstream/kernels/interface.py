@@ -20,6 +20,7 @@ GateUp: TypeAlias = Any  # packed weights of the two products that a SwiGLU join
 Embedding: TypeAlias = Any
 Rotary: TypeAlias = Any
 KVCache: TypeAlias = Any  # keys and values of all layers and slots
+KeptRows: TypeAlias = Any  # activations kept by slot
 
 Program: TypeAlias = Callable[[StepBatch], NDArray[np.float32]]
 
@@ -65,6 +66,22 @@ class Kernels(Protocol):
         """Memory of one slot over all layers."""
         ...
 
+    def new_kept_rows(self, slots: int, parts: int, width: int) -> KeptRows:
+        """Memory for ``parts`` rows of ``width`` values a slot; touched where slots are written."""
+        ...
+
+    def kept_slot_bytes(self, parts: int, width: int) -> int:
+        """Memory of one slot of kept rows."""
+        ...
+
+    def read_kept(self, kept: KeptRows, slots: NDArray[np.int32]) -> NDArray[np.float32]:
+        """What is kept in ``slots``, ``[slots, parts, width]``."""
+        ...
+
+    def move_kept(self, kept: KeptRows, sources: Sequence[int], targets: Sequence[int]) -> None:
+        """Copy kept rows between slots, all reads before all writes."""
+        ...
+
     def record(self, forward: "Callable[[Operations], Rows]") -> Program:
         """A forward pass that can be run for any step; it gives what ``Operations.logits`` gave.
 
@@ -93,8 +110,22 @@ class Operations(Protocol):
         """The step's tokens, ``[T, hidden]``."""
         ...
 
-    def norm_linear(self, x: Rows, norm: Vector, eps: float, linear: Linear) -> Rows:
-        """RMS norm, then the matrix product and bias."""
+    def norm_linear(
+        self, x: Rows, norm: Vector, eps: float, linear: Linear, residual: Rows | None = None
+    ) -> Rows:
+        """RMS norm, then the matrix product and bias, plus the residual if there is one."""
+        ...
+
+    def linear(self, x: Rows, linear: Linear, residual: Rows | None = None) -> Rows:
+        """The matrix product and bias of rows that no operation wrote ``into`` it."""
+        ...
+
+    def keep(self, x: Rows, kept: KeptRows, part: int) -> None:
+        """Keep ``[T, width]`` in the slots of the rows."""
+        ...
+
+    def gather(self, kept: KeptRows, part: int) -> Rows:
+        """What is kept in the step's ``sources``, ``[T, width]``."""
         ...
 
     def attention(

@@ -28,3 +28,5 @@ class StepBatch:
     tail_starts: Int32  # [R] first position of the tail, a multiple of the page size
     tail_slots: Int32  # [T, W] slots of positions tail_start.. up to the row's own or later
     logit_rows: Int32  # [L] rows whose logits are wanted
+    sources: Int32 | None = None  # [T] slots from which kept rows are gathered; None: `slots`
+    rotary_positions: Int32 | None = None  # [T] if they are not the logical ones

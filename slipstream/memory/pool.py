@@ -1,5 +1,8 @@
 """Pages of K/V slots: who holds which. The keys and values themselves belong to the kernels."""
 
+import numpy as np
+from numpy.typing import NDArray
+
 from slipstream.kernels.step_batch import BLOCK
 
 PAGE_SIZE = BLOCK  # slots; so that a full page is one attention block of keys
@@ -64,3 +67,9 @@ class PagePool:
 def pages_for(slots: int) -> int:
     """How many pages hold so many slots."""
     return -(-slots // PAGE_SIZE)
+
+
+def slots_of(pages: list[int], count: int) -> NDArray[np.int32]:
+    """The first ``count`` slots of ``pages``, in logical order."""
+    lanes = np.arange(PAGE_SIZE, dtype=np.int32)
+    return (np.array(pages, dtype=np.int32)[:, None] * PAGE_SIZE + lanes).reshape(-1)[:count]

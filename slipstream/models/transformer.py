@@ -1,5 +1,6 @@
 """The decoder of all supported architectures, written once against the kernel interface."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 from slipstream.kernels.interface import (
     Embedding,
     GateUp,
+    KeptRows,
     Kernels,
     KVDtype,
     Linear,
@@ -66,6 +68,8 @@ class Transformer:
     """A target: weights, K/V memory, and the forward pass.
 
     ``max_model_len`` tokens of one request, at most, fit the pages and the rotary tables.
+    ``feature_layers`` names the features that are kept beside K and V in each slot: the residual
+    stream that enters these layers, where the number of layers stands for what leaves the last.
     """
 
     def __init__(
@@ -77,6 +81,7 @@ class Transformer:
         pages: int,
         max_model_len: int,
         kv_dtype: KVDtype = "auto",
+        feature_layers: Sequence[int] = (),
     ) -> None:
         self.max_model_len = max_model_len
         self._config = config
@@ -85,6 +90,12 @@ class Transformer:
         self._cache = kernels.new_kv_cache(
             config.num_layers, config.num_kv_heads, config.head_dim, pages * PAGE_SIZE, kv_dtype
         )
+        self._feature_layers = tuple(feature_layers)
+        self.features: KeptRows | None = None
+        if feature_layers:
+            self.features = kernels.new_kept_rows(
+                pages * PAGE_SIZE, len(feature_layers), config.hidden_size
+            )
         self._rotary = kernels.pack_rotary(*_rotary_tables(config, max_model_len))
         self._program = kernels.record(self._forward)
 
@@ -98,6 +109,7 @@ class Transformer:
         eps = config.rms_norm_eps
         x = ops.embed(weights.embedding)
         for index, layer in enumerate(weights.layers):
+            self._keep_features(ops, x, index)
             qkv = ops.norm_linear(x, layer.attention_norm, eps, layer.qkv)
             mixed = ops.attention(
                 qkv,
@@ -111,7 +123,13 @@ class Transformer:
             x = ops.linear_add(mixed, layer.attention_output, x)
             inner = ops.norm_swiglu(x, layer.mlp_norm, eps, layer.gate_up, into=layer.down)
             x = ops.linear_add(inner, layer.down, x)
+        self._keep_features(ops, x, config.num_layers)
         return ops.logits(x, weights.norm, eps, weights.head)
+
+    def _keep_features(self, ops: Operations, x: Rows, layer: int) -> None:
+        for part, wanted in enumerate(self._feature_layers):
+            if wanted == layer:
+                ops.keep(x, self.features, part)
 
     def sample(self, logits: NDArray[np.float32], rows: SamplingRows) -> NDArray[np.int32]:
         """The token ``[L]`` that each row of logits gives."""
@@ -120,12 +138,20 @@ class Transformer:
     def move_slots(self, sources: list[int], targets: list[int]) -> None:
         """Copy K and V of all layers between slots, all reads before all writes."""
         self._kernels.move_slots(self._cache, sources, targets)
+        if self.features is not None:
+            self._kernels.move_kept(self.features, sources, targets)
+
+    def read_features(self, slots: NDArray[np.int32]) -> NDArray[np.float32]:
+        """The features of ``slots``, ``[slots, feature layers, hidden]``."""
+        return self._kernels.read_kept(self.features, slots)
 
 
-def page_bytes(config: ModelConfig, kernels: Kernels, kv_dtype: KVDtype = "auto") -> int:
-    """K/V memory of one page over all layers."""
+def page_bytes(
+    config: ModelConfig, kernels: Kernels, kv_dtype: KVDtype = "auto", features: int = 0
+) -> int:
+    """Memory of one page: K and V of all layers, and so many features."""
     slot = kernels.slot_bytes(config.num_layers, config.num_kv_heads, config.head_dim, kv_dtype)
-    return PAGE_SIZE * slot
+    return PAGE_SIZE * (slot + kernels.kept_slot_bytes(features, config.hidden_size))
 
 
 def _load_layer(checkpoint: Checkpoint, kernels: Kernels, index: int) -> Layer:

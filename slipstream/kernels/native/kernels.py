@@ -24,6 +24,7 @@ from slipstream.kernels.step_batch import BLOCK, StepBatch
 from slipstream.kernels.weight import Weight
 
 PANEL = 16  # outputs packed side by side
+GROUP = 32  # values to which rows are padded
 HEAD_LANES = 16  # a head's size is a multiple of it, so that vectors end with the head
 MOST_HEAD_DIM = 256
 ROWS_AT_A_TIME = 4096  # of a weight that has to be dequantised for packing
@@ -90,6 +91,20 @@ class NativeKernels:
     def slot_bytes(self, layers: int, kv_heads: int, head_dim: int, dtype: KVDtype) -> int:
         _check_head_dim(head_dim)
         return _native.kv_page_bytes(_kv_type(dtype), layers, kv_heads, head_dim) // BLOCK
+
+    def new_kept_rows(self, slots: int, parts: int, width: int) -> _native.KeptRows:
+        return _native.KeptRows(slots, parts, width)
+
+    def kept_slot_bytes(self, parts: int, width: int) -> int:
+        return parts * -(-width // GROUP) * GROUP * 2
+
+    def read_kept(self, kept: _native.KeptRows, slots: NDArray[np.int32]) -> NDArray[np.float32]:
+        return (kept.bits()[slots].astype(np.uint32) << 16).view(np.float32)
+
+    def move_kept(
+        self, kept: _native.KeptRows, sources: Sequence[int], targets: Sequence[int]
+    ) -> None:
+        kept.move(np.array(sources, dtype=np.int32), np.array(targets, dtype=np.int32))
 
     def record(
         self, forward: Callable[[Operations], Buffer]

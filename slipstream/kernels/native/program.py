@@ -84,10 +84,29 @@ class Recorder:
         self.program.embed(table.matrix, out.id)
         return out
 
-    def norm_linear(self, x: Buffer, norm: Vector, eps: float, linear: Linear) -> Buffer:
-        normed = self._norm(x, norm, eps, linear, Domain.ALL)
-        out = Buffer(self, Form.FLOAT32, linear.outputs, Domain.ALL)
-        self._product(linear, normed, Finish.STORE, None, out)
+    def norm_linear(
+        self,
+        x: Buffer,
+        norm: Vector,
+        eps: float,
+        linear: Linear,
+        residual: Buffer | None = None,
+    ) -> Buffer:
+        return self._finish(self._norm(x, norm, eps, linear, Domain.ALL), linear, residual)
+
+    def linear(self, x: Buffer, linear: Linear, residual: Buffer | None = None) -> Buffer:
+        converted = Buffer(self, self._form_for(linear), linear.inputs, Domain.ALL)
+        self.program.convert(x.id, converted.id)
+        return self._finish(converted, linear, residual)
+
+    def keep(self, x: Buffer, kept: _native.KeptRows, part: int) -> None:
+        self.kept.append(kept)
+        self.program.keep(kept, part, x.id)
+
+    def gather(self, kept: _native.KeptRows, part: int) -> Buffer:
+        self.kept.append(kept)
+        out = Buffer(self, Form.FLOAT32, kept.bits().shape[2], Domain.ALL)
+        self.program.gather(kept, part, out.id)
         return out
 
     def attention(
@@ -112,9 +131,7 @@ class Recorder:
         return out
 
     def linear_add(self, x: Buffer, linear: Linear, residual: Buffer) -> Buffer:
-        out = Buffer(self, Form.FLOAT32, linear.outputs, Domain.ALL)
-        self._product(linear, x, Finish.ADD, residual, out)
-        return out
+        return self._finish(x, linear, residual)
 
     def norm_swiglu(
         self, x: Buffer, norm: Vector, eps: float, gate_up: Linear, into: Linear
@@ -126,14 +143,19 @@ class Recorder:
 
     def logits(self, x: Buffer, norm: Vector, eps: float, head: Linear) -> Buffer:
         normed = self._norm(x, norm, eps, head, Domain.LOGITS)
-        out = Buffer(self, Form.FLOAT32, head.outputs, Domain.LOGITS)
-        self._product(head, normed, Finish.STORE, None, out)
-        return out
+        return self._finish(normed, head, None)
 
     def _norm(self, x: Buffer, norm: Vector, eps: float, into: Linear, domain: Domain) -> Buffer:
         self.kept.append(norm)
         out = Buffer(self, self._form_for(into), into.inputs, domain)
         self.program.norm(x.id, norm, eps, domain, out.id)
+        return out
+
+    def _finish(self, x: Buffer, linear: Linear, residual: Buffer | None) -> Buffer:
+        """The product of rows in its own form, as floats."""
+        out = Buffer(self, Form.FLOAT32, linear.outputs, x.domain)
+        finish = Finish.STORE if residual is None else Finish.ADD
+        self._product(linear, x, finish, residual, out)
         return out
 
     def _product(
@@ -163,6 +185,8 @@ class RecordedProgram:
             batch.tokens,
             batch.positions,
             batch.slots,
+            batch.positions if batch.rotary_positions is None else batch.rotary_positions,
+            batch.slots if batch.sources is None else batch.sources,
             batch.requests,
             batch.follows,
             batch.page_tables,

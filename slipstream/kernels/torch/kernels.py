@@ -80,6 +80,20 @@ class TorchKernels:
         _check_kv_dtype(dtype)
         return layers * 2 * kv_heads * head_dim * 4
 
+    def new_kept_rows(self, slots: int, parts: int, width: int) -> torch.Tensor:
+        return torch.from_numpy(np.zeros((slots, parts, width), dtype=np.float32))
+
+    def kept_slot_bytes(self, parts: int, width: int) -> int:
+        return parts * width * 4
+
+    def read_kept(self, kept: torch.Tensor, slots: NDArray[np.int32]) -> NDArray[np.float32]:
+        values: NDArray[np.float32] = kept.numpy()[slots]
+        return values
+
+    @torch.inference_mode()
+    def move_kept(self, kept: torch.Tensor, sources: Sequence[int], targets: Sequence[int]) -> None:
+        kept.index_copy_(0, torch.tensor(targets), kept.index_select(0, torch.tensor(sources)))
+
     def record(self, forward: Callable[[Operations], Rows]) -> Program:
         @torch.inference_mode()
         def program(batch: StepBatch) -> NDArray[np.float32]:

@@ -22,8 +22,11 @@ class TorchOperations:
         self._heights = heights
         tokens = self._pad(batch.tokens)
         self._tokens = torch.from_numpy(tokens)
-        self._positions = torch.from_numpy(batch.positions.astype(np.int64))
+        angles = batch.positions if batch.rotary_positions is None else batch.rotary_positions
+        self._positions = torch.from_numpy(angles.astype(np.int64))
         self._slots = torch.from_numpy(batch.slots.astype(np.int64))
+        sources = batch.slots if batch.sources is None else batch.sources
+        self._sources = torch.from_numpy(self._pad(sources))
         self._logit_rows = batch.logit_rows
         self._tiling = Tiling.of(batch, len(tokens))
         self._turns: tuple[Rotary, Rotary] | None = None  # tables, and their rows of this step
@@ -32,9 +35,26 @@ class TorchOperations:
         return table[self._tokens]
 
     def norm_linear(
-        self, x: torch.Tensor, norm: torch.Tensor, eps: float, linear: PackedLinear
+        self,
+        x: torch.Tensor,
+        norm: torch.Tensor,
+        eps: float,
+        linear: PackedLinear,
+        residual: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        return self._linear(_rms_norm(x, norm, eps), linear)
+        return self.linear(_rms_norm(x, norm, eps), linear, residual)
+
+    def linear(
+        self, x: torch.Tensor, linear: PackedLinear, residual: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        product = self._linear(x, linear)
+        return product if residual is None else product.add_(residual)
+
+    def keep(self, x: torch.Tensor, kept: torch.Tensor, part: int) -> None:
+        kept[:, part].index_copy_(0, self._slots, x[: len(self._slots)])
+
+    def gather(self, kept: torch.Tensor, part: int) -> torch.Tensor:
+        return kept[:, part].index_select(0, self._sources)
 
     def attention(
         self,
@@ -61,7 +81,7 @@ class TorchOperations:
     def linear_add(
         self, x: torch.Tensor, linear: PackedLinear, residual: torch.Tensor
     ) -> torch.Tensor:
-        return self._linear(x, linear).add_(residual)
+        return self.linear(x, linear, residual)
 
     def norm_swiglu(
         self,

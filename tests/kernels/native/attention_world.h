@@ -206,6 +206,7 @@ class World {
     step.tokens = batch.tokens.data();
     step.positions = batch.positions.data();
     step.slots = batch.slots.data();
+    step.angles = batch.positions.data();
     step.request_of = batch.requests.data();
     step.follows = batch.follows.data();
     step.page_tables = page_tables.data();

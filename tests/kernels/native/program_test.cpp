@@ -69,7 +69,7 @@ class Decoder {
     step.rows = step.logit_count = step.tail_width = count;
     step.requests = step.page_table_width = 1;
     step.tokens = tokens.data();
-    step.positions = step.slots = step.logit_rows = positions.data();
+    step.positions = step.angles = step.slots = step.logit_rows = positions.data();
     step.request_of = step.page_tables = step.tail_starts = zeros.data();
     step.follows = follows.data();
     step.tail_slots = tails.data();

@@ -112,6 +112,8 @@ struct Step {
   const int32_t* tokens;       // [rows]
   const int32_t* positions;    // [rows]
   const int32_t* slots;        // [rows]
+  const int32_t* angles;       // [rows] rotary positions
+  const int32_t* sources;      // [rows]
   const int32_t* request_of;   // [rows]
   const uint8_t* follows;      // [rows]
   const int32_t* page_tables;  // [requests, page_table_width]
@@ -138,6 +140,16 @@ struct Cache {
   }
   [[gnu::always_inline]] uint8_t* block(int layer, int page, int head) const {
     return data + ((size_t(layer) * pages + page) * kv_heads + head) * block_bytes();
+  }
+};
+
+// Activations kept by slot, in bfloat16: each slot has `parts` rows of `width` values.
+struct SlotRows {
+  int parts;
+  int width;  // padded to whole groups
+  uint16_t* data;
+  [[gnu::always_inline]] uint16_t* at(int slot, int part) const {
+    return data + (size_t(slot) * parts + part) * width;
   }
 };
 

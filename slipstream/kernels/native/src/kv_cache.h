@@ -126,7 +126,7 @@ void store_slot(const Cache& cache, int layer, int slot, const float* keys, cons
 void store_keys(const Attention& attention, const Step& step, int row) {
   const Cache& cache = attention.cache;
   const int head_dim = cache.head_dim, heads = attention.heads;
-  const size_t angles = size_t(step.positions[row]) * (head_dim / 2);
+  const size_t angles = size_t(step.angles[row]) * (head_dim / 2);
   const float query_scale = 1.0f / __builtin_sqrtf(float(head_dim));
   float* qkv = attention.qkv + size_t(row) * attention.qkv_stride;
   for (int head = 0; head < heads + cache.kv_heads; ++head) {

@@ -48,6 +48,23 @@ struct KVCache {
   std::unique_ptr<uint8_t, Free> data;
 };
 
+// Activations kept by slot, zero until written; untouched pages take no memory.
+struct KeptRows {
+  KeptRows(int slots, int parts, int width)
+      : view{parts, (width + kGroup - 1) / kGroup * kGroup, nullptr}, slots(slots) {
+    data.reset(static_cast<uint16_t*>(
+        std::calloc(size_t(slots) * parts * view.width + 1, sizeof(uint16_t))));
+    if (!data) throw std::bad_alloc();
+    view.data = data.get();
+  }
+  struct Free {
+    void operator()(uint16_t* memory) const { std::free(memory); }
+  };
+  SlotRows view;
+  int slots;
+  std::unique_ptr<uint16_t, Free> data;
+};
+
 // The team and the kernel set that everything of one engine runs on.
 struct Machine {
   Machine(const std::string& isa, int threads)
@@ -71,8 +88,9 @@ Attention attention_of(int heads, int layer, const KVCache& cache, const float* 
 }
 
 void run_program(Program& program, Machine& machine, Int32 tokens, Int32 positions, Int32 slots,
-                 Int32 request_of, Array<bool, 1> follows, Array<int32_t, 2> page_tables,
-                 Int32 tail_starts, Array<int32_t, 2> tail_slots, Int32 logit_rows) {
+                 Int32 angles, Int32 sources, Int32 request_of, Array<bool, 1> follows,
+                 Array<int32_t, 2> page_tables, Int32 tail_starts, Array<int32_t, 2> tail_slots,
+                 Int32 logit_rows) {
   Step step{};
   step.rows = int(tokens.shape(0));
   step.requests = int(tail_starts.shape(0));
@@ -82,6 +100,8 @@ void run_program(Program& program, Machine& machine, Int32 tokens, Int32 positio
   step.tokens = tokens.data();
   step.positions = positions.data();
   step.slots = slots.data();
+  step.angles = angles.data();
+  step.sources = sources.data();
   step.request_of = request_of.data();
   step.follows = reinterpret_cast<const uint8_t*>(follows.data());
   step.page_tables = page_tables.data();
@@ -104,6 +124,22 @@ void move_slots(Machine& machine, const KVCache& cache, Int32 sources, Int32 tar
   machine.team->run({cache.view.layers}, [&](int, int layer) {
     machine.kernels->move_slots(cache.view, layer, sources.data(), targets.data(), count);
   });
+}
+
+void move_kept(const KeptRows& kept, Int32 sources, Int32 targets) {
+  const size_t row = size_t(kept.view.parts) * kept.view.width;
+  std::vector<uint16_t> rows(sources.shape(0) * row);
+  for (size_t i = 0; i < sources.shape(0); ++i)
+    std::copy_n(kept.view.at(sources.data()[i], 0), row, rows.data() + i * row);
+  for (size_t i = 0; i < sources.shape(0); ++i)
+    std::copy_n(rows.data() + i * row, row, kept.view.at(targets.data()[i], 0));
+}
+
+// What is kept in all slots, [slots, parts, width], as bits of bfloat16; a view.
+nb::ndarray<nb::numpy, const uint16_t, nb::ndim<3>> kept_bits(nb::handle self) {
+  const KeptRows& kept = nb::cast<KeptRows&>(self);
+  return {
+      kept.view.data, {size_t(kept.slots), size_t(kept.view.parts), size_t(kept.view.width)}, self};
 }
 
 // Reads all of `data` once, as a step reads weights; the sum only keeps the reads from being left
@@ -191,6 +227,10 @@ NB_MODULE(_native, m) {
   nb::class_<KVCache>(m, "KVCache")
       .def(nb::init<int, int, int, int, int>(), "type"_a, "layers"_a, "pages"_a, "kv_heads"_a,
            "head_dim"_a);
+  nb::class_<KeptRows>(m, "KeptRows")
+      .def(nb::init<int, int, int>(), "slots"_a, "parts"_a, "width"_a)
+      .def("move", &move_kept, "sources"_a, "targets"_a)
+      .def("bits", &kept_bits);
   m.def("kv_page_bytes", [](int type, int layers, int kv_heads, int head_dim) {
     return layers * kv_heads *
            Cache{KVType(type), layers, 1, kv_heads, head_dim, nullptr}.block_bytes();
@@ -245,8 +285,23 @@ NB_MODULE(_native, m) {
           },
           "qkv"_a, "heads"_a, "layer"_a, "cache"_a, "cosines"_a, "sines"_a, "query_norm"_a,
           "key_norm"_a, "eps"_a, "out"_a)
-      .def("run", &run_program, "machine"_a, "tokens"_a, "positions"_a, "slots"_a, "requests"_a,
-           "follows"_a, "page_tables"_a, "tail_starts"_a, "tail_slots"_a, "logit_rows"_a)
+      .def(
+          "convert", [](Program& self, int x, int out) { self.convert(x, out); }, "x"_a, "out"_a)
+      .def(
+          "keep",
+          [](Program& self, const KeptRows& kept, int part, int x) {
+            self.keep(kept.view, part, x);
+          },
+          "kept"_a, "part"_a, "x"_a)
+      .def(
+          "gather",
+          [](Program& self, const KeptRows& kept, int part, int out) {
+            self.gather(kept.view, part, out);
+          },
+          "kept"_a, "part"_a, "out"_a)
+      .def("run", &run_program, "machine"_a, "tokens"_a, "positions"_a, "slots"_a, "angles"_a,
+           "sources"_a, "requests"_a, "follows"_a, "page_tables"_a, "tail_starts"_a, "tail_slots"_a,
+           "logit_rows"_a)
       .def("floats", &floats_of, "buffer"_a, "rows"_a, "width"_a);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstring>
 
 #include "program.h"
 
@@ -58,6 +59,64 @@ class Norm : public Operation {
   int width_;  // without the padding of x
   float eps_;
   Domain domain_;
+  const RowBuffer& out_;
+};
+
+class Convert : public Operation {
+ public:
+  Convert(const RowBuffer& x, const RowBuffer& out) : x_(x), out_(out) {}
+  int tasks(const StepState& state) const override { return RowRanges::tasks(state.step.rows); }
+  void run(const StepState& state, int task) const override {
+    RowRanges::run(state.step.rows, task, [&](int row) {
+      const float* x = x_.view().floats + size_t(row) * x_.width();
+      state.kernels->convert(x, x_.width(), out_.view(), row);
+    });
+  }
+
+ private:
+  const RowBuffer& x_;
+  const RowBuffer& out_;
+};
+
+// Rounds rows to bfloat16 and keeps them by slot.
+class Keep : public Operation {
+ public:
+  Keep(const SlotRows& kept, int part, const RowBuffer& x) : kept_(kept), part_(part), x_(x) {}
+  int tasks(const StepState& state) const override { return RowRanges::tasks(state.step.rows); }
+  void run(const StepState& state, int task) const override {
+    RowRanges::run(state.step.rows, task, [&](int row) {
+      Rows out{Form::kBfloat16, kept_.width, nullptr, nullptr, nullptr, nullptr, nullptr};
+      out.halves = kept_.at(state.step.slots[row], part_);
+      const float* x = x_.view().floats + size_t(row) * x_.width();
+      state.kernels->convert(x, x_.width(), out, 0);
+    });
+  }
+
+ private:
+  SlotRows kept_;
+  int part_;
+  const RowBuffer& x_;
+};
+
+class Gather : public Operation {
+ public:
+  Gather(const SlotRows& kept, int part, const RowBuffer& out)
+      : kept_(kept), part_(part), out_(out) {}
+  int tasks(const StepState& state) const override { return RowRanges::tasks(state.step.rows); }
+  void run(const StepState& state, int task) const override {
+    RowRanges::run(state.step.rows, task, [&](int row) {
+      const uint16_t* from = kept_.at(state.step.sources[row], part_);
+      float* out = out_.view().floats + size_t(row) * out_.width();
+      for (int i = 0; i < kept_.width; ++i) {
+        const uint32_t bits = uint32_t(from[i]) << 16;
+        std::memcpy(out + i, &bits, sizeof(bits));
+      }
+    });
+  }
+
+ private:
+  SlotRows kept_;
+  int part_;
   const RowBuffer& out_;
 };
 

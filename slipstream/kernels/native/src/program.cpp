@@ -95,6 +95,18 @@ void Program::attention(const Attention& attention, int qkv, int out) {
       std::max(partial_floats_, size_t(attention.heads) * (attention.cache.head_dim + 2));
 }
 
+void Program::convert(int x, int out) {
+  operations_.push_back(std::make_unique<Convert>(*buffers_[x].rows, *buffers_[out].rows));
+}
+
+void Program::keep(const SlotRows& kept, int part, int x) {
+  operations_.push_back(std::make_unique<Keep>(kept, part, *buffers_[x].rows));
+}
+
+void Program::gather(const SlotRows& kept, int part, int out) {
+  operations_.push_back(std::make_unique<Gather>(kept, part, *buffers_[out].rows));
+}
+
 void Program::prepare(StepState& state) {
   const Step& step = state.step;
   for (Buffer& buffer : buffers_)

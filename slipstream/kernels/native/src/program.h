@@ -78,6 +78,11 @@ class Program {
   void product(const Matrix& matrix, int in, Finish finish, int residual, Domain domain, int out);
   // `attention` without its rows, which are taken from the buffers.
   void attention(const Attention& attention, int qkv, int out);
+  // Floats `x` in the form of `out`.
+  void convert(int x, int out);
+  // Writes floats `x` to the slots of the rows, or reads them from the slots named in `sources`.
+  void keep(const SlotRows& kept, int part, int x);
+  void gather(const SlotRows& kept, int part, int out);
 
   void run(Team& team, const Step& step);
   Rows rows(int buffer) const { return buffers_[buffer].rows->view(); }
