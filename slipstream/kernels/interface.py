@@ -94,6 +94,24 @@ class Kernels(Protocol):
         """The token that each row of logits emits, ``[L]``."""
         ...
 
+    def rank(
+        self,
+        logits: NDArray[np.float32],
+        rows: SamplingRows,
+        ids: NDArray[np.int32],
+        count: int,
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """The likeliest results of `sample` as a drafter sees them, ``[L, count]``, best first.
+
+        ``logits`` ``[L, draft vocabulary]`` stand for the tokens ``ids``. Drafter and target share
+        the noise, so tokens are ranked by scaled logit plus noise, among those that top-k, top-p
+        and min-p leave. Log probabilities are those of a softmax over the logits with the noise,
+        times the temperature, added to the tokens returned; at temperature 0 that is the drafter's
+        own distribution. What is left over is token -1 with log probability -inf. ``count`` is at
+        most 256.
+        """
+        ...
+
     def move_slots(self, cache: KVCache, sources: Sequence[int], targets: Sequence[int]) -> None:
         """Copy K and V of all layers between slots, all reads before all writes."""
         ...

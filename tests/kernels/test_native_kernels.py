@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from slipstream.engine.batch import build_step_batch
 from slipstream.engine.load import load_engine
 from slipstream.engine.options import EngineOptions
 from slipstream.engine.params import SamplingParams
@@ -22,6 +21,7 @@ from slipstream.errors import UserError
 from slipstream.kernels import Kernels, KVDtype, Weight
 from slipstream.kernels.interface import Operations, Rows
 from slipstream.memory.pool import PAGE_SIZE, pages_for
+from slipstream.speculation.batch import build_step_batch
 from slipstream.speculation.tree import TokenTree
 from tests import kernel_sets
 

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from slipstream.engine.batch import build_step_batch
 from slipstream.engine.params import SamplingParams
 from slipstream.engine.request import Request
 from slipstream.kernels.torch.kernels import TorchKernels
@@ -14,6 +13,7 @@ from slipstream.kernels.torch.linear import HEIGHTS, PackedLinear, blocks, equal
 from slipstream.kernels.torch.operations import TorchOperations, swiglu
 from slipstream.kernels.weight import Weight
 from slipstream.memory.pool import PAGE_SIZE, pages_for
+from slipstream.speculation.batch import build_step_batch
 from slipstream.speculation.tree import TokenTree
 
 HEADS, KV_HEADS, HEAD_DIM = 9, 3, 64

@@ -28,6 +28,19 @@ class Machine:
         seed: NDArray[np.uint64],
         position: _Int32,
     ) -> _Int32: ...
+    def rank(
+        self,
+        logits: _Floats,
+        ids: _Int32,
+        temperature: NDArray[np.float64],
+        top_p: NDArray[np.float64],
+        min_p: NDArray[np.float64],
+        top_k: _Int32,
+        seed: NDArray[np.uint64],
+        position: _Int32,
+        tokens: _Int32,
+        logprobs: _Floats,
+    ) -> None: ...
 
 class PackedMatrix:
     def __init__(self, format: int, outputs: int, inputs: int, swiglu: bool) -> None: ...

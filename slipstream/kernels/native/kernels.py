@@ -123,6 +123,29 @@ class NativeKernels:
             position=rows.position,
         )
 
+    def rank(
+        self,
+        logits: NDArray[np.float32],
+        rows: SamplingRows,
+        ids: NDArray[np.int32],
+        count: int,
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        tokens = np.empty((len(logits), count), dtype=np.int32)
+        logprobs = np.empty((len(logits), count), dtype=np.float32)
+        self.machine.rank(
+            logits,
+            ids,
+            temperature=rows.temperature,
+            top_p=rows.top_p,
+            min_p=rows.min_p,
+            top_k=rows.top_k,
+            seed=rows.seed,
+            position=rows.position,
+            tokens=tokens,
+            logprobs=logprobs,
+        )
+        return tokens, logprobs
+
     def move_slots(
         self, cache: _native.KVCache, sources: Sequence[int], targets: Sequence[int]
     ) -> None:

@@ -12,7 +12,7 @@ from slipstream.kernels.sampling_rows import SamplingRows
 from slipstream.kernels.step_batch import StepBatch
 from slipstream.kernels.torch.linear import HEIGHTS, PackedLinear, equal_heights, pack
 from slipstream.kernels.torch.operations import KVCache, Rotary, TorchOperations
-from slipstream.kernels.torch.sampling import sample
+from slipstream.kernels.torch.sampling import rank, sample
 from slipstream.kernels.weight import Weight
 
 
@@ -104,6 +104,15 @@ class TorchKernels:
 
     def sample(self, logits: NDArray[np.float32], rows: SamplingRows) -> NDArray[np.int32]:
         return sample(logits, rows)
+
+    def rank(
+        self,
+        logits: NDArray[np.float32],
+        rows: SamplingRows,
+        ids: NDArray[np.int32],
+        count: int,
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        return rank(logits, rows, ids, count)
 
     @torch.inference_mode()
     def move_slots(self, cache: KVCache, sources: Sequence[int], targets: Sequence[int]) -> None:

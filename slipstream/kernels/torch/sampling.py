@@ -43,3 +43,29 @@ def _truncate(
     if min_p > 0:
         candidates = candidates[scaled[candidates] >= np.log(min_p)]
     return candidates
+
+
+def rank(
+    logits: NDArray[np.float32], rows: SamplingRows, ids: NDArray[np.int32], count: int
+) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    """Tokens and log probabilities ``[L, count]``; see `Kernels.rank`."""
+    tokens = np.full((len(logits), count), -1, dtype=np.int32)
+    logprobs = np.full((len(logits), count), -np.inf, dtype=np.float32)
+    for row, values in enumerate(logits.astype(np.float64)):
+        temperature = float(rows.temperature[row]) or 1.0
+        scaled = (values - values.max()) / temperature
+        candidates, noisy = np.arange(len(values)), scaled
+        if rows.temperature[row]:
+            candidates = _truncate(
+                scaled, int(rows.top_k[row]), float(rows.top_p[row]), float(rows.min_p[row])
+            )
+            noise = gumbel(int(rows.seed[row]), int(rows.position[row]), ids[candidates])
+            noisy = scaled.copy()
+            noisy[candidates] += noise
+        best = candidates[np.argsort(-noisy[candidates], kind="stable")[:count]]
+        weights = np.exp(noisy[best] * temperature)
+        total = np.exp(scaled * temperature)
+        total = total.sum() - total[best].sum() + weights.sum()
+        tokens[row, : len(best)] = ids[best]
+        logprobs[row, : len(best)] = np.minimum(0.0, np.log(weights / total))
+    return tokens, logprobs

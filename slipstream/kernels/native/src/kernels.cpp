@@ -22,7 +22,7 @@ constexpr auto* kProduct = product;
 
 const KernelSet SLIPSTREAM_ISA_SYMBOL = {
     SLIPSTREAM_ISA_NAME, kFormOf, embed, rms_norm,   write_row, kProduct,
-    store_keys,          attend,  merge, move_slots, sample,
+    store_keys,          attend,  merge, move_slots, sample,    rank,
 };
 
 }  // namespace slipstream

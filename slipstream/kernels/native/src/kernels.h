@@ -191,6 +191,9 @@ struct Sampling {
   int32_t position;  // where the token would stand
 };
 
+// The most tokens that can be asked of `rank`.
+constexpr int kMostRanked = 256;
+
 struct KernelSet {
   const char* name;
 
@@ -229,6 +232,12 @@ struct KernelSet {
 
   // The token that one row of logits emits; see sampling_rows.py for the definition.
   int32_t (*sample)(const float* logits, int vocabulary, const Sampling& sampling);
+
+  // The `count` likeliest results of `sample`, as a drafter with these logits sees it, best first;
+  // see Kernels.rank in interface.py. `ids` are the tokens that the logits stand for; what is left
+  // over is token -1.
+  void (*rank)(const float* logits, int vocabulary, const int32_t* ids, const Sampling& sampling,
+               int count, int32_t* tokens, float* logprobs);
 };
 
 // Null where this build or this machine has no such kernels.

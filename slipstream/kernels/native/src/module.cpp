@@ -183,6 +183,26 @@ nb::ndarray<nb::numpy, int32_t, nb::ndim<1>> sample(
   return {tokens, {size_t(rows)}, owner};
 }
 
+// See Kernels.rank in interface.py: tokens and log probabilities, [rows, count].
+void rank(Machine& machine, nb::ndarray<const float, nb::ndim<2>, nb::device::cpu> logits,
+          Int32 ids, Array<double, 1> temperature, Array<double, 1> top_p, Array<double, 1> min_p,
+          Int32 top_k, Array<uint64_t, 1> seed, Int32 position,
+          nb::ndarray<int32_t, nb::ndim<2>, nb::c_contig, nb::device::cpu> tokens,
+          nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu> logprobs) {
+  const int rows = int(logits.shape(0)), vocabulary = int(logits.shape(1));
+  const int count = int(tokens.shape(1));
+  if (rows > 0 && logits.stride(1) != 1)
+    throw std::invalid_argument("rows of logits must be contiguous");
+  if (count > kMostRanked) throw std::invalid_argument("too many tokens asked for");
+  nb::gil_scoped_release release;
+  machine.team->run({rows}, [&](int, int row) {
+    const Sampling sampling{temperature.data()[row], top_p.data()[row], min_p.data()[row],
+                            seed.data()[row],        top_k.data()[row], position.data()[row]};
+    machine.kernels->rank(logits.data() + row * logits.stride(0), vocabulary, ids.data(), sampling,
+                          count, tokens.data() + row * count, logprobs.data() + row * count);
+  });
+}
+
 }  // namespace
 
 NB_MODULE(_native, m) {
@@ -199,7 +219,9 @@ NB_MODULE(_native, m) {
       .def("move_slots", &move_slots, "cache"_a, "sources"_a, "targets"_a)
       .def("read_all", &read_all, "data"_a)
       .def("sample", &sample, "logits"_a, "temperature"_a, "top_p"_a, "min_p"_a, "top_k"_a,
-           "seed"_a, "position"_a);
+           "seed"_a, "position"_a)
+      .def("rank", &rank, "logits"_a, "ids"_a, "temperature"_a, "top_p"_a, "min_p"_a, "top_k"_a,
+           "seed"_a, "position"_a, "tokens"_a, "logprobs"_a);
 
   nb::class_<PackedMatrix>(m, "PackedMatrix")
       .def(

@@ -117,6 +117,15 @@ inline Ints philox(Ints token_ids, int32_t position, uint64_t key) {
 // Standard Gumbel noise from a uniform (word + 1/2) / 2^32.
 inline double gumbel(uint32_t word) { return -std::log(-std::log((word + 0.5) * 0x1p-32)); }
 
+// Which scaled logits may reach `score` with their noise. A uniform u gives the noise -log(-log u),
+// which lifts a token there only when exp(scaled - score) >= -log u, and -log u >= 1 - u. The
+// factor covers the floats' rounding.
+inline Ints may_reach(Floats scaled, Ints noise, double score) {
+  const Floats reach = exponential(scaled - splat(float(score))) * splat(1.0001f);
+  const Ints gap = (inverse(noise) >> 1) & splat(0x7fffffff);  // (1 - u) * 2^31, rounded down
+  return inverse(less(reach, to_floats(gap) * splat(0x1p-31f)));
+}
+
 // Draws among the tokens up to a cut: the largest scaled logit plus noise wins.
 class Draw {
  public:
@@ -145,14 +154,10 @@ class Draw {
   }
 
  private:
-  // A uniform u gives the noise -log(-log u), which lifts a token to the winner's score only when
-  // exp(scaled - score) >= -log u, and -log u >= 1 - u. The factor covers the floats' rounding.
   void consider_block(int first, Floats logits, Ints likely) {
     const Floats scaled = (logits - splat(largest_)) / splat(float(scale_.temperature));
-    const Floats reach = exponential(scaled - splat(float(winner_.value))) * splat(1.0001f);
     const Ints noise = philox(splat(first) + load(kLaneIds), sampling_.position, sampling_.seed);
-    const Ints gap = (inverse(noise) >> 1) & splat(0x7fffffff);  // (1 - u) * 2^31, rounded down
-    likely = likely & inverse(less(reach, to_floats(gap) * splat(0x1p-31f)));
+    likely = likely & may_reach(scaled, noise, winner_.value);
     if (!any(likely)) return;
     int32_t mask[kLanes], words[kLanes];
     store(mask, likely);
@@ -177,16 +182,131 @@ class Draw {
   Ranked winner_;
 };
 
+// The last token that may be drawn.
+inline Ranked cut_of(const float* logits, int vocabulary, const Sampling& sampling,
+                     const Scale& scale) {
+  Ranked cut{-kNoiseRange, INT32_MAX};
+  if (sampling.top_k > 0 || sampling.top_p < 1) cut = truncate(logits, vocabulary, sampling, scale);
+  if (sampling.min_p > 0 && std::log(sampling.min_p) > cut.value)
+    cut = {std::log(sampling.min_p), INT32_MAX};
+  return cut;
+}
+
 inline int32_t sample(const float* logits, int vocabulary, const Sampling& sampling) {
   const int32_t top = argmax(logits, vocabulary);
   if (sampling.temperature == 0) return top;
   const Scale scale{sampling.temperature, logits[top] / sampling.temperature};
   if (!(std::fabs(scale.top) <= DBL_MAX)) return top;
-  Ranked cut{-kNoiseRange, INT32_MAX};
-  if (sampling.top_k > 0 || sampling.top_p < 1) cut = truncate(logits, vocabulary, sampling, scale);
-  if (sampling.min_p > 0 && std::log(sampling.min_p) > cut.value)
-    cut = {std::log(sampling.min_p), INT32_MAX};
+  const Ranked cut = cut_of(logits, vocabulary, sampling, scale);
   return Draw(logits, vocabulary, sampling, scale, cut, top).run();
+}
+
+// Keeps the best tokens among those up to a cut, ranked by their scaled logit plus noise; greedy
+// requests have no noise.
+class Ranking {
+ public:
+  Ranking(const float* logits, int vocabulary, const int32_t* ids, const Sampling& sampling,
+          const Scale& scale, const Ranked& cut, int count)
+      : logits_(logits),
+        vocabulary_(vocabulary),
+        ids_(ids),
+        sampling_(sampling),
+        scale_(scale),
+        cut_(cut),
+        count_(count),
+        noisy_(sampling.temperature != 0),
+        least_(least_logit(scale, cut.value)) {}
+
+  // How many were found; best() has them, with their places in the logits.
+  int run() {
+    for (int first = 0; first < vocabulary_; first += kLanes) {
+      const Floats logits = load_logits(logits_, vocabulary_, first);
+      const Ints likely = inverse(less(logits, splat(least_)));
+      if (any(likely)) consider_block(first, logits, likely);
+    }
+    return found_;
+  }
+
+  const Ranked* best() const { return best_; }
+
+ private:
+  void consider_block(int first, Floats logits, Ints likely) {
+    int32_t mask[kLanes], words[kLanes] = {};
+    if (noisy_) {
+      int32_t ids[kLanes];
+      for (int i = 0; i < kLanes; ++i) ids[i] = first + i < vocabulary_ ? ids_[first + i] : 0;
+      const Ints noise = philox(load(ids), sampling_.position, sampling_.seed);
+      if (found_ == count_) {
+        const Floats top = splat(float(scale_.top * scale_.temperature));
+        const Floats scaled = (logits - top) / splat(float(scale_.temperature));
+        likely = likely & may_reach(scaled, noise, best_[count_ - 1].value);
+        if (!any(likely)) return;
+      }
+      store(words, noise);
+    }
+    store(mask, likely);
+    for (int i = 0; i < kLanes; ++i)
+      if (mask[i] && first + i < vocabulary_) consider(first + i, uint32_t(words[i]));
+  }
+
+  void consider(int32_t at, uint32_t word) {
+    const Ranked token{scaled_logit(scale_, logits_[at]), at};
+    if (!(token.value >= cut_.value) || ranks_before(cut_, token)) return;  // NaN fails the first
+    const Ranked candidate{noisy_ ? token.value + gumbel(word) : token.value, at};
+    if (found_ == count_ && !ranks_before(candidate, best_[count_ - 1])) return;
+    int place = found_ < count_ ? found_++ : count_ - 1;
+    for (; place > 0 && ranks_before(candidate, best_[place - 1]); --place)
+      best_[place] = best_[place - 1];
+    best_[place] = candidate;
+    if (found_ == count_ && !noisy_)
+      least_ = std::fmax(least_, least_logit(scale_, best_[count_ - 1].value));
+  }
+
+  const float* logits_;
+  int vocabulary_;
+  const int32_t* ids_;
+  const Sampling& sampling_;
+  const Scale& scale_;
+  const Ranked& cut_;
+  int count_;
+  bool noisy_;
+  float least_;  // logits below it are out
+  int found_ = 0;
+  Ranked best_[kMostRanked];
+};
+
+// Sum of exp(logit - top).
+inline double weight_of_all(const float* logits, int vocabulary, float top) {
+  Floats sum = splat(0.0f);
+  for (int first = 0; first < vocabulary; first += kLanes)
+    sum = sum + exponential(load_logits(logits, vocabulary, first) - splat(top));
+  return sum_lanes(sum);
+}
+
+inline void rank(const float* logits, int vocabulary, const int32_t* ids, const Sampling& sampling,
+                 int count, int32_t* tokens, float* logprobs) {
+  for (int i = 0; i < count; ++i) {
+    tokens[i] = -1;
+    logprobs[i] = -INFINITY;
+  }
+  const float top = logits[argmax(logits, vocabulary)];
+  const bool greedy = sampling.temperature == 0;
+  const Scale scale{greedy ? 1 : sampling.temperature, top / (greedy ? 1 : sampling.temperature)};
+  if (!(std::fabs(scale.top) <= DBL_MAX)) return;
+  const Ranked cut =
+      greedy ? Ranked{-INFINITY, INT32_MAX} : cut_of(logits, vocabulary, sampling, scale);
+  Ranking ranking(logits, vocabulary, ids, sampling, scale, cut, count);
+  const int found = ranking.run();
+  double total = weight_of_all(logits, vocabulary, top);
+  for (int i = 0; i < found; ++i) {
+    const Ranked& token = ranking.best()[i];
+    total += std::exp(token.value * scale.temperature) - std::exp(double(logits[token.id]) - top);
+  }
+  for (int i = 0; i < found; ++i) {
+    const Ranked& token = ranking.best()[i];
+    tokens[i] = ids[token.id];
+    logprobs[i] = std::fmin(0.0, token.value * scale.temperature - std::log(total));
+  }
 }
 
 }  // namespace
