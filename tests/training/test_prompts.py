@@ -25,7 +25,7 @@ def prompts() -> list[TrainingPrompt]:
 
 
 def test_there_are_enough_and_no_two_are_alike(prompts: list[TrainingPrompt]) -> None:
-    assert len(prompts) >= 6000
+    assert len(prompts) >= 16_000
     assert len({msgspec.json.encode(prompt.messages) for prompt in prompts}) == len(prompts)
 
 

@@ -36,13 +36,13 @@ WRITERS: dict[str, Callable[[Dice], Messages]] = {
 
 # How many of each kind; code has more than half, as coding is what drafters help most.
 COUNTS = {
-    "code": 4400,
-    "chat": 1200,
-    "math": 560,
-    "translation": 400,
-    "summarization": 400,
-    "qa": 640,
-    "rag": 400,
+    "code": 9000,
+    "chat": 2400,
+    "math": 1000,
+    "translation": 600,
+    "summarization": 1000,
+    "qa": 1200,
+    "rag": 1000,
 }
 
 DRAWS_PER_PROMPT = 20

@@ -5,9 +5,20 @@ import re
 from collections.abc import Callable
 
 from slipstream.training.prompts.combine import Dice, capitalised, fill, sections
-from slipstream.training.prompts.functions import Reference, lists, references, strings
+from slipstream.training.prompts.functions import (
+    Reference,
+    dates,
+    grids,
+    lists,
+    mappings,
+    numbers,
+    references,
+    sequences,
+    strings,
+    texts,
+)
 
-REFERENCES = references(lists, strings)
+REFERENCES = references(lists, sequences, strings, texts, numbers, mappings, grids, dates)
 
 WORDS = sections("stubs")
 

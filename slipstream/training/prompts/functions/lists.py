@@ -8,19 +8,6 @@ from slipstream.training.prompts.functions import reference
 
 
 @reference(
-    "cumulative_max max_so_far prefix_maxima",
-    "return the running maximum of a list: entry i is the largest of the first i + 1 numbers",
-    "replace every number by the largest number seen up to and including it",
-    inputs="[3, 1, 4, 1, 5]; []; [2, 2, -1]; [-7, -9, 0, 4, 2, 11]",
-)
-def running_max(numbers: list[int]) -> list[int]:
-    result: list[int] = []
-    for number in numbers:
-        result.append(number if not result else max(result[-1], number))
-    return result
-
-
-@reference(
     "second_largest runner_up second_biggest",
     "return the second largest distinct value of a list, or None if there is no such value",
     "find the largest number that is smaller than the maximum; give None if all are equal",
@@ -188,16 +175,6 @@ def find_gaps(numbers: list[int]) -> list[int]:
 
 
 @reference(
-    "is_ascending is_sorted in_order",
-    "check whether a list of numbers never decreases from one element to the next",
-    "tell whether a list is sorted in ascending order; equal neighbours are allowed",
-    inputs="[1, 2, 2, 8]; [3, 1]; []; [-4, -4, 0, -1]",
-)
-def is_non_decreasing(numbers: list[int]) -> bool:
-    return all(a <= b for a, b in pairwise(numbers))
-
-
-@reference(
     "max_subarray_sum largest_block_sum best_stretch",
     "return the largest sum of any non-empty contiguous part of a list",
     "find the maximum total that consecutive elements of the list can have",
@@ -220,16 +197,6 @@ def best_sum(numbers: list[int]) -> int:
 def move_zeros_to_end(numbers: list[int]) -> list[int]:
     rest = [n for n in numbers if n != 0]
     return rest + [0] * (len(numbers) - len(rest))
-
-
-@reference(
-    "common_elements intersect_lists shared_items",
-    "return the sorted distinct elements that two lists have in common",
-    "compute the intersection of two lists as a sorted list without duplicates",
-    inputs="[1, 2, 2, 3], [2, 3, 4]; [], [1]; [5, 6], [7]; [9, 1, 5], [5, 9, 9]",
-)
-def intersection(first: list[int], second: list[int]) -> list[int]:
-    return sorted(set(first) & set(second))
 
 
 @reference(

@@ -7,27 +7,6 @@ from slipstream.training.prompts.functions import reference
 
 
 @reference(
-    "vowel_count number_of_vowels how_many_vowels",
-    "count the vowels in a text, in upper and lower case",
-    "return how many of the letters a, e, i, o and u a string contains, ignoring case",
-    inputs="'Orange juice'; ''; 'rhythm'; 'AEIOU and sometimes y'",
-)
-def count_vowels(text: str) -> int:
-    return sum(letter in "aeiou" for letter in text.lower())
-
-
-@reference(
-    "is_palindromic reads_same_backwards palindrome",
-    "check whether a text is a palindrome when only letters and digits count, ignoring case",
-    "tell whether a phrase reads the same backwards, disregarding punctuation, spaces and case",
-    inputs="'Never odd or even'; 'palindrome'; ''; 'Was it a rat I saw?'",
-)
-def is_palindrome(text: str) -> bool:
-    letters = [c.lower() for c in text if c.isalnum()]
-    return letters == letters[::-1]
-
-
-@reference(
     "reverse_each_word flip_words mirror_words",
     "reverse the letters of every word in a sentence but keep the order of the words",
     "return the sentence with each of its words spelled backwards",
@@ -82,29 +61,6 @@ def caesar(text: str, k: int) -> str:
 )
 def run_length(text: str) -> str:
     return "".join(f"{run[0][0]}{len(run[0])}" for run in re.finditer(r"(.)\1*", text))
-
-
-@reference(
-    "are_anagrams is_anagram same_letters",
-    "check whether two words are anagrams of each other, ignoring case and spaces",
-    "return True if both strings consist of exactly the same letters",
-    inputs="'Listen', 'Silent'; 'apple', 'papel'; 'abc', 'abd'; 'dormitory', 'dirty room'",
-)
-def anagrams(first: str, second: str) -> bool:
-    def letters(word: str) -> list[str]:
-        return sorted(word.replace(" ", "").lower())
-
-    return letters(first) == letters(second)
-
-
-@reference(
-    "longest_word find_longest_word widest_word",
-    "return the longest word of a sentence; if several are equally long, the first of them",
-    "find the word with the most letters in a text and return it, or '' for an empty text",
-    inputs="'the quick brown fox'; ''; 'a bb cc'; 'watermelon is a fruit'",
-)
-def longest(text: str) -> str:
-    return max(text.split(), key=len, default="")
 
 
 @reference(
