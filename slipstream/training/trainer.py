@@ -1,0 +1,278 @@
+"""Training an EAGLE-3 drafter from a corpus. Stopped at any time, it goes on where it was."""
+
+import contextlib
+import math
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from slipstream.errors import UserError
+from slipstream.speculation.eagle3.config import Eagle3Config
+from slipstream.training.batch import Batch
+from slipstream.training.corpus import Conversation, Corpus
+from slipstream.training.head import Columns
+from slipstream.training.network import Folded, Network, initial_weights
+from slipstream.training.objective import Objective, Score
+from slipstream.training.optimizer import learning_rate_at, new_optimizer
+from slipstream.training.target import TargetTensors
+
+STATE_FILE = "training-state.pt"
+SAVE_SECONDS = 180.0
+PART_TOKENS = 512  # of a batch, computed at a time
+MEMORY = 0.97  # how much of the shown averages is kept from step to step
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingOptions:
+    """How a drafter is trained. ``prompt_share`` is the share of the prompts' rows that are
+    trained on beside all of the answers'; ``columns`` is how many of the draft vocabulary's
+    columns each step's softmax runs over (see `Columns`)."""
+
+    levels: int = 4
+    epochs: float = 2.0
+    batch_tokens: int = 2048
+    learning_rate: float = 1e-3
+    prompt_share: float = 0.2
+    level_decay: float = 0.8
+    columns: int = 2048
+    clip_norm: float = 1.0
+    threads: int | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """How far training is. Loss and shares are running averages over recent steps."""
+
+    tokens: int
+    total: int
+    loss: float
+    top1: tuple[float, ...]  # by level
+    top4: tuple[float, ...]
+    learning_rate: float
+    seconds: float  # spent so far, earlier runs included
+    tokens_per_second: float  # of this run
+
+    @property
+    def seconds_left(self) -> float:
+        """At the speed of this run."""
+        return (self.total - self.tokens) / max(self.tokens_per_second, 1e-9)
+
+
+def train(
+    corpus: Corpus,
+    target: TargetTensors,
+    config: Eagle3Config,
+    vocabulary: Tensor,
+    options: TrainingOptions,
+    folder: Path,
+    report: Callable[[Progress], None],
+) -> dict[str, Tensor]:
+    """Train, and return the weights by SpecForge's names.
+
+    ``vocabulary`` is int64 ``[D]``, the target ids of the draft vocabulary. ``folder`` keeps the
+    state: training goes on from there if it holds one, and saves it every few minutes and when
+    the process is interrupted or terminated, which raises ``KeyboardInterrupt`` after the step.
+    Raises ``UserError`` if the state belongs to another corpus or other options.
+    """
+    if options.threads is not None:
+        torch.set_num_threads(options.threads)
+    run = _Run(corpus, target, config, vocabulary, options, folder)
+    with _stop_signals() as stopped:
+        saved = time.monotonic()
+        for progress in run.steps():
+            report(progress)
+            if stopped.is_set():
+                run.save()
+                raise KeyboardInterrupt
+            if time.monotonic() - saved > SAVE_SECONDS:
+                run.save()
+                saved = time.monotonic()
+    run.save()
+    return {name: weight.detach() for name, weight in run.weights.items()}
+
+
+class _Run:
+    def __init__(
+        self,
+        corpus: Corpus,
+        target: TargetTensors,
+        config: Eagle3Config,
+        vocabulary: Tensor,
+        options: TrainingOptions,
+        folder: Path,
+    ) -> None:
+        self._options = options
+        self._path = folder / STATE_FILE
+        self._batches = plan_batches(corpus.training, options)
+        self._vocabulary = vocabulary
+        generator = torch.Generator().manual_seed(options.seed)
+        self.weights = initial_weights(config, target, vocabulary, generator)
+        for weight in self.weights.values():
+            weight.requires_grad_()
+        self._config, self._target = config, target
+        self._objective = Objective(target, vocabulary, options.level_decay)
+        self._optimizer = new_optimizer(self.weights, options.learning_rate)
+        self._score = Score(options.levels)
+        self._step = 0
+        self._seconds = 0.0
+        if self._path.exists():
+            self._load()
+
+    def steps(self) -> Iterator[Progress]:
+        lengths = [sum(len(c.tokens) for c in batch) for batch in self._batches]
+        total, done = sum(lengths), sum(lengths[: self._step])
+        at_start, seconds_at_start = done, self._seconds
+        started = time.monotonic()
+        while self._step < len(self._batches):
+            rate = self._train_step()
+            done += lengths[self._step]
+            self._step += 1
+            elapsed = time.monotonic() - started
+            self._seconds = seconds_at_start + elapsed
+            yield Progress(
+                tokens=done,
+                total=total,
+                loss=self._score.mean_loss,
+                top1=self._score.top1,
+                top4=self._score.top4,
+                learning_rate=rate,
+                seconds=self._seconds,
+                tokens_per_second=(done - at_start) / elapsed,
+            )
+
+    def _train_step(self) -> float:
+        options = self._options
+        rate = options.learning_rate * learning_rate_at((self._step + 1) / len(self._batches))
+        self._score.scale(MEMORY)
+        self._backward(self._batches[self._step])
+        weights = list(self.weights.values())
+        torch.nn.utils.clip_grad_norm_(weights, options.clip_norm)
+        for group in self._optimizer.param_groups:
+            group["lr"] = rate
+        self._optimizer.step()
+        self._optimizer.zero_grad()
+        return rate
+
+    def _backward(self, conversations: Sequence[Conversation]) -> None:
+        """Gradients of the mean loss of a row, computed in parts that stay in the cache."""
+        options = self._options
+        # Drawn afresh for each step, so that it does not matter whether the run was interrupted.
+        rng = np.random.default_rng((options.seed, self._step))
+        batches = [
+            Batch.of(part, options.prompt_share, rng) for part in group(conversations, PART_TOKENS)
+        ]
+        rows = sum(len(batch.rows) for batch in batches)
+        folded = Folded.of(self.weights)
+        leaves = Folded(*(matrix.detach().requires_grad_() for matrix in folded))
+        network = Network(self._config, self._target, leaves)
+        half = options.columns // 2
+        for batch in batches:
+            with training_precision():
+                targets = self._objective.targets(batch)
+                columns = Columns.draw(targets, half, half, rng)
+                loss = self._objective(network, batch, targets, columns, self._score)
+            (loss / rows).backward()
+        torch.autograd.backward(folded, [leaf.grad for leaf in leaves])
+
+    def save(self) -> None:
+        """Write the state, whole or not at all."""
+        state = {
+            "of": self._identity(),
+            "step": self._step,
+            "seconds": self._seconds,
+            "weights": {name: weight.detach() for name, weight in self.weights.items()},
+            "optimizer": self._optimizer.state_dict(),
+            "score": asdict(self._score),
+        }
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = self._path.with_suffix(f".{os.getpid()}.tmp")
+        torch.save(state, unfinished)
+        unfinished.replace(self._path)
+
+    def _load(self) -> None:
+        try:
+            state = torch.load(self._path, weights_only=True)
+        except Exception as error:  # whatever pickle and zip make of a foreign file
+            raise UserError(
+                f"{self._path} is not a training state ({error}); move it away to start afresh"
+            ) from None
+        if state["of"] != self._identity():
+            raise UserError(
+                f"{self._path} is the state of a training with another corpus or other options; "
+                "choose another folder, or delete it to start afresh"
+            )
+        with torch.no_grad():
+            for name, weight in self.weights.items():
+                weight.copy_(state["weights"][name])
+        self._optimizer.load_state_dict(state["optimizer"])
+        self._score = Score(**state["score"])
+        self._step, self._seconds = state["step"], state["seconds"]
+
+    def _identity(self) -> dict[str, Any]:
+        """What a state fits. The number of threads may change."""
+        options = asdict(self._options)
+        del options["threads"]
+        tokens = sum(len(c.tokens) for batch in self._batches for c in batch)
+        vocabulary = (len(self._vocabulary), int(self._vocabulary.sum()))
+        return {"options": options, "tokens": tokens, "vocabulary": vocabulary}
+
+
+def plan_batches(
+    conversations: Sequence[Conversation], options: TrainingOptions
+) -> list[list[Conversation]]:
+    """All batches of a run, in order: every epoch in another order, the last perhaps in part."""
+    usable = [c for c in conversations if len(c.tokens) > max(c.prompt_length, 1)]
+    if not usable:
+        raise UserError("the corpus holds no conversation with an answer, so nothing to learn from")
+    rng = np.random.default_rng(options.seed)
+    batches: list[list[Conversation]] = []
+    for epoch in range(math.ceil(options.epochs)):
+        order = rng.permutation(len(usable))
+        share = min(options.epochs - epoch, 1.0)
+        chosen = [usable[i] for i in order[: math.ceil(share * len(usable))]]
+        batches += group(chosen, options.batch_tokens)
+    return batches
+
+
+def group(conversations: Sequence[Conversation], batch_tokens: int) -> Iterator[list[Conversation]]:
+    """Successive conversations, so many that they have about ``batch_tokens`` tokens."""
+    batch: list[Conversation] = []
+    for conversation in conversations:
+        batch.append(conversation)
+        if sum(len(c.tokens) for c in batch) >= batch_tokens:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def training_precision() -> torch.autocast:
+    """Products in bfloat16 where the CPU has instructions for them, else in float32."""
+    fast = torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()
+    return torch.autocast("cpu", torch.bfloat16, enabled=fast)
+
+
+@contextlib.contextmanager
+def _stop_signals() -> Iterator[threading.Event]:
+    """An event that SIGINT and SIGTERM set, so that a step is finished and the state saved."""
+    stopped = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stopped
+        return
+    signals = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, lambda *_: stopped.set()) for number in signals]
+    try:
+        yield stopped
+    finally:
+        for number, handler in zip(signals, before, strict=True):
+            signal.signal(number, handler)
