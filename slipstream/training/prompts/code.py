@@ -45,7 +45,7 @@ def with_demand(text: str, dice: Dice) -> str:
 def about_snippet(dice: Dice) -> str:
     """Something to do with a piece of correct code."""
     if dice.chance(0.5):
-        language, code = "python", dice.pick(REFERENCES).source()
+        language, code = "python", dice.pick(REFERENCES).source
     else:
         language, code = dice.pick(SNIPPETS)
     fenced = f"```{language}\n{code}\n```" if dice.chance(0.7) else code
@@ -71,7 +71,7 @@ def follow_up(dice: Dice) -> Messages:
     """A task, a correct answer and what the user wants next."""
     reference = dice.pick(REFERENCES)
     ask = fill("{task_form}", PROGRAMS | {"language": ["Python"]}, dice, task=reference.tasks[0])
-    answer = fill("{answer}", SNIPPET_FORMS, dice, code=f"```python\n{reference.source()}\n```")
+    answer = fill("{answer}", SNIPPET_FORMS, dice, code=f"```python\n{reference.source}\n```")
     return dialogue(ask, answer, dice.pick(SNIPPET_FORMS["next"]))
 
 

@@ -1,6 +1,5 @@
 """Python functions to complete: a signature and a docstring, with examples that were computed."""
 
-import inspect
 import re
 from collections.abc import Callable
 
@@ -41,37 +40,33 @@ class Stub:
 
     def __init__(self, reference: Reference, dice: Dice) -> None:
         self.dice = dice
-        self.reference = reference
         self.name = dice.pick(reference.names)
         self.task = capitalised(dice.pick(reference.tasks))
         self.calls = [
-            (f"{self.name}({arguments})", reference.output(arguments))
-            for arguments in dice.some(reference.inputs, dice.integer(1, 3))
+            (f"{self.name}({arguments})", output)
+            for arguments, output in dice.some(reference.examples, dice.integer(1, 3))
         ]
-        self.parameters = renamed(reference.signature(), self.task, dice)
+        self.parameters = renamed(reference.hints, self.task, dice)
+        self.returned = reference.hints["return"]
 
     def header(self, typed: bool) -> str:
         """The ``def`` line, with ``List[...]`` of the typing module at times."""
         parameters = [
             f"{name}: {hint}" if typed else name for name, hint in self.parameters.items()
         ]
-        returned = hint_text(self.reference.signature().return_annotation)
-        arrow = f" -> {returned}" if typed else ""
+        arrow = f" -> {self.returned}" if typed else ""
         return f"def {self.name}({', '.join(parameters)}){arrow}:"
 
 
-def renamed(signature: inspect.Signature, task: str, dice: Dice) -> dict[str, str]:
+def renamed(hints: dict[str, str], task: str, dice: Dice) -> dict[str, str]:
     """The parameters' type hints by name, some with another name."""
-    hints: dict[str, str] = {}
-    for name, parameter in signature.parameters.items():
-        others = [other for other in PARAMETERS.get(name, name).split() if other not in hints]
+    parameters: dict[str, str] = {}
+    for name, hint in hints.items():
+        others = [other for other in PARAMETERS.get(name, name).split() if other not in parameters]
         keep = re.search(rf"\b{name}\b", task) or dice.chance(0.4) or not others
-        hints[name if keep else dice.pick(others)] = hint_text(parameter.annotation)
-    return hints
-
-
-def hint_text(hint: object) -> str:
-    return hint.__name__ if type(hint) is type else str(hint).replace("typing.", "")
+        if name != "return":
+            parameters[name if keep else dice.pick(others)] = hint
+    return parameters
 
 
 def with_typing(header: str) -> str:
@@ -120,15 +115,14 @@ def described(stub: Stub, kind: str) -> str:
         for part, section in {"list[int]": "of_numbers", "str": "of_text", "int": "of_int"}.items():
             if hint == part:
                 known[name] = stub.dice.pick(WORDS[section])
-    result = hint_text(stub.reference.signature().return_annotation)
     if kind == "google":
         lines = ["Args:", *(f"    {n} ({stub.parameters[n]}): {d}." for n, d in known.items())]
-        lines += ["", "Returns:", f"    {result}: {stub.dice.pick(WORDS['result'])}."]
+        lines += ["", "Returns:", f"    {stub.returned}: {stub.dice.pick(WORDS['result'])}."]
     elif kind == "numpy":
         lines = ["Parameters", "----------"]
         for name, description in known.items():
             lines += [f"{name} : {stub.parameters[name]}", f"    {capitalised(description)}."]
-        lines += ["", "Returns", "-------", result]
+        lines += ["", "Returns", "-------", stub.returned]
     else:
         lines = [f":param {name}: {description}" for name, description in known.items()]
         lines += [f":return: {stub.dice.pick(WORDS['result'])}"]

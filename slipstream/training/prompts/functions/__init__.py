@@ -3,10 +3,10 @@
 import ast
 import inspect
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 from types import ModuleType
 from typing import Any
-
-import msgspec
 
 # What an implementation needs when it is shown alone.
 IMPORTS = {
@@ -22,7 +22,8 @@ IMPORTS = {
 }
 
 
-class Reference(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class Reference:
     """A function that computes the examples shown in prompts.
 
     ``names`` are what it may be called, ``tasks`` say in the imperative what it does, and
@@ -37,19 +38,29 @@ class Reference(msgspec.Struct, frozen=True):
     def __call__(self, *arguments: Any) -> Any:
         return self.function(*arguments)
 
-    def output(self, arguments: str) -> str:
-        """The ``repr`` of what it returns for the arguments written as ``arguments``."""
-        return repr(self.function(*ast.literal_eval(f"({arguments},)")))
+    @cached_property
+    def examples(self) -> list[tuple[str, str]]:
+        """Each of ``inputs`` with the ``repr`` of what the function returns for it."""
+        calls = [(text, ast.literal_eval(f"({text},)")) for text in self.inputs]
+        return [(text, repr(self.function(*arguments))) for text, arguments in calls]
 
-    def signature(self) -> inspect.Signature:
-        return inspect.signature(self.function)
+    @cached_property
+    def hints(self) -> dict[str, str]:
+        """The type hint of each parameter by its name, and that of the result as ``return``."""
+        hints = inspect.get_annotations(self.function)
+        return {name: hint_text(hint) for name, hint in hints.items()}
 
+    @cached_property
     def source(self) -> str:
         """Its implementation as text, with the imports that it needs."""
         text = inspect.getsource(self.function)
         text = text[text.index("def ") :].rstrip()
         imports = sorted(line for use, line in IMPORTS.items() if use in text)
         return "\n".join(imports) + "\n\n\n" + text if imports else text
+
+
+def hint_text(hint: object) -> str:
+    return hint.__name__ if type(hint) is type else str(hint).replace("typing.", "")
 
 
 def reference(names: str, *tasks: str, inputs: str) -> Callable[[Callable[..., Any]], Reference]:

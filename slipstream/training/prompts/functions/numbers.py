@@ -120,8 +120,7 @@ def roman_to_int(text: str) -> int:
 )
 def is_narcissistic(n: int) -> bool:
     digits = [int(digit) for digit in str(n)]
-    powers = [pow(digit, len(digits)) for digit in digits]
-    return sum(powers) == n
+    return sum(math.prod([digit] * len(digits)) for digit in digits) == n
 
 
 @reference(
