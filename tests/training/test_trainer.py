@@ -7,7 +7,7 @@ import torch
 
 from slipstream.errors import UserError
 from slipstream.training.corpus import Corpus
-from slipstream.training.evaluation import evaluate
+from slipstream.training.validation import validate
 from slipstream.training.network import Weights
 from slipstream.training.trainer import Progress, TrainingOptions, plan_batches, train
 from tests.training.tiny import (
@@ -80,7 +80,7 @@ def test_a_predictable_target_is_learnt(corpus: Corpus, tmp_path: Path) -> None:
     weights, seen = run(corpus, tmp_path, options)
     assert seen[-1].loss < seen[0].loss / 2
     config, vocabulary = tiny_config(VOCABULARY), torch.arange(VOCABULARY)
-    score = evaluate(corpus.held_out, tiny_target(), config, vocabulary, weights, levels=3)
+    score = validate(corpus.held_out, tiny_target(), config, vocabulary, weights, levels=3)
     assert min(score.top1) > 0.9
     assert min(score.accepted) > 0.8
     assert all(near >= first for first, near in zip(score.top1, score.top4, strict=True))
@@ -91,7 +91,7 @@ def test_what_cannot_be_guessed_counts_as_wrong(corpus: Corpus, tmp_path: Path) 
     weights, _ = run(corpus, tmp_path)
     few = torch.arange(10)
     weights = weights | {"lm_head.weight": weights["lm_head.weight"][few]}
-    score = evaluate(corpus.held_out, tiny_target(), tiny_config(10), few, weights, levels=2)
+    score = validate(corpus.held_out, tiny_target(), tiny_config(10), few, weights, levels=2)
     assert score.top4[0] < 0.5
 
 

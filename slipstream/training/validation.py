@@ -17,7 +17,7 @@ from slipstream.training.trainer import PART_TOKENS, group, training_precision
 
 
 @torch.no_grad()
-def evaluate(
+def validate(
     conversations: Sequence[Conversation],
     target: TargetTensors,
     config: Eagle3Config,
