@@ -1,0 +1,1 @@
+"""EAGLE-3: a drafter that reads the target's own features."""
