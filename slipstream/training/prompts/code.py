@@ -17,8 +17,11 @@ from slipstream.training.prompts.stubs import REFERENCES, write_from_tests, writ
 PROGRAMS = sections("programs")
 SNIPPET_FORMS = sections("snippet_forms")
 SNIPPETS = blocks("snippets")
+SKELETONS = blocks("skeletons")
 BUGS = blocks("bugs")
 QUESTIONS = sections("programming")
+
+NOT_TRANSLATED = {"bash", "css", "dockerfile", "html", "regex", "sql", "yaml"}
 
 
 def write(dice: Dice) -> Messages:
@@ -42,25 +45,37 @@ def with_demand(text: str, dice: Dice) -> str:
     return f"{text} {dice.pick(PROGRAMS['demand'])}" if dice.chance(0.3) else text
 
 
+def skeleton(dice: Dice) -> str:
+    """The beginning of a program to go on with."""
+    language, code = dice.pick(SKELETONS)
+    form = dice.pick(SNIPPET_FORMS["skeleton"])
+    return fill(form, SNIPPET_FORMS, dice, code=fenced(code, language, dice), language=language)
+
+
+def fenced(code: str, language: str, dice: Dice) -> str:
+    return f"```{language}\n{code}\n```" if dice.chance(0.7) else code
+
+
 def about_snippet(dice: Dice) -> str:
     """Something to do with a piece of correct code."""
     if dice.chance(0.5):
         language, code = "python", dice.pick(REFERENCES).source
     else:
         language, code = dice.pick(SNIPPETS)
-    fenced = f"```{language}\n{code}\n```" if dice.chance(0.7) else code
+    form = "{plain_form}" if language in NOT_TRANSLATED else "{form}"
     others = [name for name in SNIPPET_FORMS["target"] if name.lower() != language]
-    return fill("{form}", SNIPPET_FORMS, dice, code=fenced, other=dice.pick(others))
+    code = fenced(code, language, dice)
+    return fill(form, SNIPPET_FORMS, dice, code=code, other=dice.pick(others))
 
 
 def about_bug(dice: Dice) -> str:
     """A snippet with a mistake; its title is the language and what is seen to go wrong."""
     title, code = dice.pick(BUGS)
     language, _, symptom = title.partition(" ")
-    fenced = f"```{language}\n{code}\n```" if dice.chance(0.7) else code
     form = dice.pick(SNIPPET_FORMS["bug"])
     symptom = capitalised(symptom)
-    return fill(form, SNIPPET_FORMS, dice, code=fenced, symptom=symptom, language=language)
+    code = fenced(code, language, dice)
+    return fill(form, SNIPPET_FORMS, dice, code=code, symptom=symptom, language=language)
 
 
 def question(dice: Dice) -> str:
@@ -81,8 +96,9 @@ def single(text: Callable[[Dice], str]) -> Callable[[Dice], Messages]:
 
 # Percentages, added up.
 MIXTURE: list[tuple[int, Callable[[Dice], Messages]]] = [
-    (32, single(write_stub)),
-    (40, single(write_from_tests)),
+    (30, single(write_stub)),
+    (37, single(write_from_tests)),
+    (40, single(skeleton)),
     (66, single(write_program)),
     (77, single(about_snippet)),
     (83, single(about_bug)),
