@@ -102,15 +102,18 @@ class Network:
         following = torch.roll(embedded, -1, dims=0)
         qkv = self.normalized(features) @ folded.qkv_of_feature.T + following
         context = self._keys_and_values(qkv, batch.positions, rotary)
-        x, qkv = features[batch.rows], qkv[batch.rows]
+        x, qkv = features[batch.first.at], qkv[batch.first.at]
         chain: list[KeysAndValues] = []
         for level in range(1, levels + 1):
-            positions = batch.positions[batch.rows] + level - 1
+            rows = batch.rows(level)
+            positions = batch.positions[rows.at] + level - 1
+            if level == 2:
+                x = x[batch.deep_of_first]
             if level > 1:
-                of_token = embedded[batch.places(level)]
+                of_token = embedded[rows.places(level)]
                 qkv = self.normalized(x) @ folded.qkv_of_feature.T + of_token
                 chain.append(self._keys_and_values(qkv, positions, rotary))
-            mixed = attend(self._queries(qkv, positions, rotary), context, chain, batch.spans)
+            mixed = attend(self._queries(qkv, positions, rotary), context, chain, rows.spans)
             x = x + mixed @ folded.attention_output.T
             gate, up = (self.normalized(x) @ folded.gate_up.T).chunk(2, dim=1)
             x = x + (nn.functional.silu(gate) * up) @ folded.down.T

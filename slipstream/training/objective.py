@@ -40,6 +40,15 @@ class Score:
         self.loss *= factor
         self.weight *= factor
 
+    def add(self, level: int, rows: Tensor, ranks: Tensor, counted: Tensor, right: Tensor) -> None:
+        """Add the ``rows`` of a level, given how many guesses came before the target's favourite,
+        in which rows that counts, and which rows were right so far."""
+        rows_at, hits = level - 1, rows & counted
+        self.rows[rows_at] += int(rows.sum())
+        self.first[rows_at] += int((hits & (ranks == 0)).sum())
+        self.near[rows_at] += int((hits & (ranks < WITHIN)).sum())
+        self.chain[rows_at] += int((rows & right).sum())
+
     @property
     def mean_loss(self) -> float:
         """Loss of a row at a level."""
@@ -92,9 +101,10 @@ class Objective:
         weight = network.folded.head[columns.ids]
         targets = columns.of(targets)
         total = torch.zeros(())
-        right = batch.drafted
+        right = batch.first.drafted
         for level, x in enumerate(network.levels(batch, score.levels), start=1):
-            counted = batch.counted(level, self._known)
+            rows = batch.rows(level)
+            counted = self._counted(batch, level)
             weights = counted * self._level_decay ** (level - 1)
             ranks = torch.empty(len(x), dtype=torch.int64)
             arguments: tuple[Any, ...] = (
@@ -102,17 +112,23 @@ class Objective:
                 weight,
                 columns.bias,
                 targets,
-                batch.places(level),
+                rows.places(level),
                 weights,
                 ranks,
             )
             total = total + SoftCrossEntropy.apply(*arguments)  # type: ignore[no-untyped-call]
-            rows = batch.drafted & batch.inside(level)
-            right = right & counted & (ranks == 0)
-            score.rows[level - 1] += int(rows.sum())
-            score.first[level - 1] += int((rows & counted & (ranks == 0)).sum())
-            score.near[level - 1] += int((rows & counted & (ranks < WITHIN)).sum())
-            score.chain[level - 1] += int(right.sum())
             score.weight += float(weights.sum())
+            if level == 2:
+                right = right[batch.deep_of_first]
+            right = right & counted & (ranks == 0)
+            score.add(level, rows.drafted & rows.inside(level), ranks, counted, right)
         score.loss += float(total.detach())
         return total
+
+    def _counted(self, batch: Batch, level: int) -> Tensor:
+        """Which rows have a target at this level that the drafter can guess, bool ``[R]``."""
+        rows = batch.rows(level)
+        following = torch.minimum(rows.at + level + 1, rows.last)
+        # Nobody knows what came after the last token.
+        guessable = self._known[batch.tokens[following]] | (rows.at + level == rows.last)
+        return rows.inside(level) & guessable

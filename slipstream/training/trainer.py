@@ -34,7 +34,8 @@ MEMORY = 0.97  # how much of the shown averages is kept from step to step
 @dataclass(frozen=True, kw_only=True)
 class TrainingOptions:
     """How a drafter is trained. ``prompt_share`` is the share of the prompts' rows that are
-    trained on beside all of the answers'; ``columns`` is how many of the draft vocabulary's
+    trained on beside all of the answers', ``deep_share`` the share of all these that goes on
+    beyond the first level; ``columns`` is how many of the draft vocabulary's
     columns each step's softmax runs over (see `Columns`)."""
 
     levels: int = 4
@@ -42,6 +43,7 @@ class TrainingOptions:
     batch_tokens: int = 2048
     learning_rate: float = 1e-3
     prompt_share: float = 0.2
+    deep_share: float = 0.5
     level_decay: float = 0.8
     columns: int = 2048
     clip_norm: float = 1.0
@@ -169,9 +171,12 @@ class _Run:
         # Drawn afresh for each step, so that it does not matter whether the run was interrupted.
         rng = np.random.default_rng((options.seed, self._step))
         batches = [
-            Batch.of(part, options.prompt_share, rng) for part in group(conversations, PART_TOKENS)
+            Batch.of(
+                part, prompt_share=options.prompt_share, deep_share=options.deep_share, rng=rng
+            )
+            for part in group(conversations, PART_TOKENS)
         ]
-        rows = sum(len(batch.rows) for batch in batches)
+        rows = sum(len(batch.first) for batch in batches)
         folded = Folded.of(self.weights)
         leaves = Folded(*(matrix.detach().requires_grad_() for matrix in folded))
         network = Network(self._config, self._target, leaves)

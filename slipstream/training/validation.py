@@ -32,7 +32,7 @@ def validate(
     score = Score(levels)
     usable = [c for c in conversations if len(c.tokens) > max(c.prompt_length, 1)]
     for chosen in group(usable, PART_TOKENS):
-        batch = Batch.of(chosen, 0.0, np.random.default_rng(0))
+        batch = Batch.of(chosen, rng=np.random.default_rng(0))
         with training_precision():
             targets = objective.targets(batch)
             objective(network, batch, targets, Columns.all(len(vocabulary)), score)

@@ -13,18 +13,16 @@ class ReferenceDrafter:
     def __init__(self, config: Eagle3Config, weights: dict[str, Tensor], embedding: Tensor) -> None:
         self._config, self._weights, self._embedding = config, weights, embedding
 
-    def run(self, tokens: Tensor, features: Tensor, row: int, levels: int) -> list[Tensor]:
-        """Outputs ``[hidden]`` of the levels of a row: rows before it fill the cache, and its own
+    def run(self, tokens: Tensor, features: Tensor, row: int, level: int) -> Tensor:
+        """Output ``[hidden]`` of a row at a level: rows before it fill the cache, and its own
         chain goes on with the tokens that truly came."""
         cache: list[tuple[Tensor, Tensor]] = []
         x = torch.zeros(0)
         for t in range(row + 1):
             x = self._row(features[t] @ self._weights["fc.weight"].T, tokens[t + 1], t, cache)
-        outputs = [x]
-        for level in range(2, levels + 1):
-            x = self._row(x, tokens[row + level], row + level - 1, cache)
-            outputs.append(x)
-        return outputs
+        for deeper in range(2, level + 1):
+            x = self._row(x, tokens[row + deeper], row + deeper - 1, cache)
+        return x
 
     def logits(self, x: Tensor) -> Tensor:
         return self._norm(x, "norm.weight") @ self._weights["lm_head.weight"].T
