@@ -30,10 +30,10 @@ def export_checkpoint(
     """
     config = hf_config(checkpoint.config)
     parts = checkpoint.tokenizer_parts()
-    _make_empty(folder)
-    _write_json(folder / "config.json", config)
+    make_empty(folder)
+    write_json(folder / "config.json", config)
     names = ("bos_token_id", "eos_token_id")
-    _write_json(folder / "generation_config.json", {n: config[n] for n in names if n in config})
+    write_json(folder / "generation_config.json", {n: config[n] for n in names if n in config})
     parts.backend.save(str(folder / "tokenizer.json"))
     tokenizer_config: dict[str, Any] = {
         "tokenizer_class": "PreTrainedTokenizerFast",
@@ -43,7 +43,7 @@ def export_checkpoint(
     }
     if parts.chat_template is not None:
         tokenizer_config["chat_template"] = parts.chat_template
-    _write_json(folder / "tokenizer_config.json", tokenizer_config)
+    write_json(folder / "tokenizer_config.json", tokenizer_config)
     _write_weights(checkpoint, folder, shard_bytes)
 
 
@@ -114,7 +114,8 @@ def _hf_scaling(scaling: RopeScaling) -> dict[str, Any]:
             }
 
 
-def _make_empty(folder: Path) -> None:
+def make_empty(folder: Path) -> None:
+    """Make the folder. Raises ``UserError`` if it holds something or cannot be written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         occupied = any(folder.iterdir())
@@ -138,7 +139,7 @@ def _write_weights(checkpoint: Checkpoint, folder: Path, shard_bytes: int) -> No
     if len(shards) > 1:
         total = sum(map(bfloat16_bytes, shapes.values()))
         index = {"metadata": {"total_size": total}, "weight_map": weight_map}
-        _write_json(folder / "model.safetensors.index.json", index)
+        write_json(folder / "model.safetensors.index.json", index)
 
 
 def _plan_shards(shapes: Mapping[str, Shape], shard_bytes: int) -> Iterator[list[str]]:
@@ -154,5 +155,6 @@ def _plan_shards(shapes: Mapping[str, Shape], shard_bytes: int) -> Iterator[list
     yield names
 
 
-def _write_json(path: Path, value: dict[str, Any]) -> None:
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Write a JSON object as people like to read it."""
     path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,5 +1,6 @@
 """A Hugging Face folder: config.json, safetensors and tokenizer.json."""
 
+from collections.abc import Collection
 from pathlib import Path
 
 from slipstream.errors import UserError
@@ -33,7 +34,7 @@ class FolderCheckpoint:
             )
         except UserError as error:
             raise UserError(f"{folder}: {error}") from None
-        self._file_of = {tensor: file for file in _weight_files(folder) for tensor in file.shapes}
+        self._file_of = {tensor: file for file in weight_files(folder) for tensor in file.shapes}
         self.shapes = {tensor: file.shapes[tensor] for tensor, file in self._file_of.items()}
 
     def weight(self, name: str) -> Weight:
@@ -45,19 +46,20 @@ class FolderCheckpoint:
         return tokenizer_parts_from_folder(self._folder)
 
 
-def _weight_files(folder: Path) -> list[SafetensorsFile]:
+def weight_files(folder: Path, others: Collection[str] = ()) -> list[SafetensorsFile]:
+    """The safetensors of a folder, one or several; for ``others`` see ``SafetensorsFile``."""
     index = folder / _INDEX
     if not index.exists():
         if not (folder / _SINGLE).exists():
             raise UserError(f"{folder} has no {_SINGLE}{_hint(folder)}")
-        return [SafetensorsFile(folder / _SINGLE)]
+        return [SafetensorsFile(folder / _SINGLE, others)]
     weight_map = read_json_object(index).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
         raise UserError(f"{index} has no weight_map from tensor names to files")
     names = sorted({str(name) for name in weight_map.values()})
     if strange := [name for name in names if Path(name).name != name]:
         raise UserError(f"{index} names the file {strange[0]!r}; it should lie in the same folder")
-    return [SafetensorsFile(folder / name) for name in names]
+    return [SafetensorsFile(folder / name, others) for name in names]
 
 
 def _hint(folder: Path) -> str:

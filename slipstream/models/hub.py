@@ -1,11 +1,12 @@
 """Models by their Hugging Face name."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from slipstream.errors import UserError
 
 # Only what is read: repositories often hold the same weights in several formats.
-_FILES = (
+MODEL_FILES = (
     "config.json",
     "generation_config.json",
     "model.safetensors",
@@ -18,8 +19,8 @@ _FILES = (
 )
 
 
-def fetch_repository(name: str) -> Path:
-    """Folder with the files of the repository ``owner/name``, downloaded unless already cached.
+def fetch_repository(name: str, files: Sequence[str] = MODEL_FILES) -> Path:
+    """Folder with ``files`` of the repository ``owner/name``, downloaded unless already cached.
 
     Raises ``UserError`` if it does not exist, needs a login, or cannot be reached.
     """
@@ -27,7 +28,7 @@ def fetch_repository(name: str) -> Path:
     from huggingface_hub import errors
 
     try:
-        return Path(huggingface_hub.snapshot_download(name, allow_patterns=list(_FILES)))
+        return Path(huggingface_hub.snapshot_download(name, allow_patterns=list(files)))
     except errors.HFValidationError:
         reason = "that is not a possible Hugging Face name"
     except errors.GatedRepoError:
