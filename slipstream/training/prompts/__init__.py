@@ -36,13 +36,13 @@ WRITERS: dict[str, Callable[[Dice], Messages]] = {
 
 # How many of each kind; code has more than half, as coding is what drafters help most.
 COUNTS = {
-    "code": 9000,
-    "chat": 2400,
-    "math": 1000,
-    "translation": 600,
-    "summarization": 1000,
-    "qa": 1200,
-    "rag": 1000,
+    "code": 11000,
+    "chat": 3000,
+    "math": 1300,
+    "translation": 900,
+    "summarization": 1200,
+    "qa": 1400,
+    "rag": 1200,
 }
 
 DRAWS_PER_PROMPT = 20

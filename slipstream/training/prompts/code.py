@@ -38,7 +38,9 @@ def write_program(dice: Dice) -> str:
     if dice.chance(0.25):
         task = dice.pick(dice.pick(REFERENCES).tasks)
         return with_demand(fill("{task_form}", PROGRAMS, dice, task=task), dice)
-    return with_demand(fill("{program_form}", PROGRAMS, dice), dice)
+    form = dice.pick(PROGRAMS["program_form"])
+    text = fill(form, PROGRAMS, dice)
+    return with_demand(text, dice) if form in ("{general_form}", "{class_form}") else text
 
 
 def with_demand(text: str, dice: Dice) -> str:

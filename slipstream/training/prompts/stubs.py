@@ -7,6 +7,7 @@ from slipstream.training.prompts.combine import Dice, capitalised, fill, section
 from slipstream.training.prompts.functions import (
     Reference,
     dates,
+    everyday,
     grids,
     lists,
     mappings,
@@ -17,7 +18,7 @@ from slipstream.training.prompts.functions import (
     texts,
 )
 
-REFERENCES = references(lists, sequences, strings, texts, numbers, mappings, grids, dates)
+REFERENCES = references(lists, sequences, strings, texts, numbers, mappings, grids, dates, everyday)
 
 WORDS = sections("stubs")
 

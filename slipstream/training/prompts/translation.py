@@ -19,7 +19,7 @@ FORMS = sections("translation")
 
 def write(dice: Dice) -> Messages:
     """One to three sentences to translate; at times one was translated before."""
-    language = dice.pick(LANGUAGES[:4] if dice.chance(0.8) else LANGUAGES[4:])
+    language = dice.pick(["German", *LANGUAGES[:4]] if dice.chance(0.8) else LANGUAGES[4:])
     pairs = [
         with_words(pair, language, dice)
         for pair in dice.some(PAIRS[language], dice.pick([1, 1, 1, 2, 2, 3]))
