@@ -7,17 +7,20 @@ FORMS = sections("rag")
 
 
 def write(dice: Dice) -> Messages:
-    """Two to four short passages, one of which has the answer, and a question."""
+    """Two to four short passages and a question on one of them."""
     topics = dice.some(TOPICS, dice.integer(2, 4))
-    question = dice.pick(dice.pick(topics[:2]).questions)
+    asked = topics[0]
     label = dice.pick(FORMS["label"])
-    passages = "\n\n".join(
-        fill(label, {}, dice, number=str(number), title=topic.title, text=short(topic, dice))
-        for number, topic in enumerate(dice.some(topics, len(topics)), 1)
-    )
+    passages = []
+    for number, topic in enumerate(dice.some(topics, len(topics)), 1):
+        text = short(topic, topic is asked, dice)
+        passages.append(fill(label, {}, dice, number=str(number), title=topic.title, text=text))
+    question = dice.pick(asked.questions)
     form = dice.pick(FORMS["form"])
-    return user(fill(form, FORMS, dice, passages=passages, question=question))
+    return user(fill(form, FORMS, dice, passages="\n\n".join(passages), question=question))
 
 
-def short(topic: Topic, dice: Dice) -> str:
-    return passage(topic, dice.integer(4, 6), dice).replace("\n\n", " ")
+def short(topic: Topic, asked: bool, dice: Dice) -> str:
+    """A short passage; most of the topic, if it is the one that the question is about."""
+    count = dice.integer(7, 9) if asked else dice.integer(3, 6)
+    return passage(topic, count, dice).replace("\n\n", " ")

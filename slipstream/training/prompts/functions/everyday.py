@@ -213,8 +213,8 @@ def word_score(word: str) -> int:
 
 @reference(
     "simulate_parking free_places parking",
-    "follow a list of '+' and '-' for cars that enter and leave a garage; return the free places at "
-    "the end, where cars that find no place drive on",
+    "follow a list of '+' and '-' for cars that enter and leave a garage; return the free places "
+    "at the end, where cars that find no place drive on",
     inputs="3, ['+', '+', '-']; 1, ['+', '+', '+']; 2, []; 2, ['+', '+', '+', '-']",
 )
 def places_left(capacity: int, events: list[str]) -> int:
