@@ -8,6 +8,7 @@ from slipstream.training.prompts.functions import (
     Reference,
     dates,
     everyday,
+    games,
     grids,
     lists,
     mappings,
@@ -18,7 +19,9 @@ from slipstream.training.prompts.functions import (
     texts,
 )
 
-REFERENCES = references(lists, sequences, strings, texts, numbers, mappings, grids, dates, everyday)
+REFERENCES = references(
+    lists, sequences, strings, texts, numbers, mappings, grids, dates, everyday, games
+)
 
 WORDS = sections("stubs")
 
@@ -62,11 +65,10 @@ class Stub:
 def renamed(hints: dict[str, str], task: str, dice: Dice) -> dict[str, str]:
     """The parameters' type hints by name, some with another name."""
     parameters: dict[str, str] = {}
-    for name, hint in hints.items():
+    for name in [name for name in hints if name != "return"]:
         others = [other for other in PARAMETERS.get(name, name).split() if other not in parameters]
         keep = re.search(rf"\b{name}\b", task) or dice.chance(0.4) or not others
-        if name != "return":
-            parameters[name if keep else dice.pick(others)] = hint
+        parameters[name if keep else dice.pick(others)] = hints[name]
     return parameters
 
 
@@ -76,8 +78,8 @@ def with_typing(header: str) -> str:
     for new, old in {"list": "List", "dict": "Dict", "tuple": "Tuple", "set": "Set"}.items():
         header, count = re.subn(rf"\b{new}\[", f"{old}[", header)
         used += [old] * bool(count)
-    header, count = re.subn(r"([\w\[\], ]+?) \| None", r"Optional[\1]", header)
-    used += ["Optional"] * bool(count) + ["Any"] * ("Any" in header)
+    header, count = re.subn(r"(\w[\w\[\], ]*?) \| None", r"Optional[\1]", header)
+    used += ["Optional"] * bool(count) + ["Any"] * bool(re.search(r"\bAny\b", header))
     return f"from typing import {', '.join(used)}\n\n\n{header}" if used else header
 
 
