@@ -1,24 +1,31 @@
-"""The optimizer and its learning rate."""
+"""The optimizers and their learning rate."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
 
 BETAS = (0.9, 0.95)
+MOMENTUM = 0.95
 WEIGHT_DECAY = 0.01
 WARMUP = 0.02  # of the run
 
+# A quintic that pushes singular values towards 1 (K. Jordan, "Muon", 2024), and how often it runs.
+_QUINTIC = (3.4445, -4.7750, 2.0315)
+_ROUNDS = 5
+_UPDATE_SIZE = 0.2  # root mean square of AdamW's updates (Liu et al., "Muon is Scalable", 2025)
 
-def new_optimizer(weights: Mapping[str, Tensor], learning_rate: float) -> torch.optim.Optimizer:
-    """AdamW over float32 weights; norms do not decay."""
-    matrices = [weight for weight in weights.values() if weight.dim() > 1]
-    norms = [weight for weight in weights.values() if weight.dim() == 1]
-    groups = [
-        {"params": matrices, "weight_decay": WEIGHT_DECAY},
+
+def new_optimizers(weights: Mapping[str, Tensor], rate: float) -> list[torch.optim.Optimizer]:
+    """Muon for the layer's matrices, AdamW for the head and the norms, which do not decay."""
+    matrices = [w for name, w in weights.items() if w.dim() > 1 and name != "lm_head.weight"]
+    norms = [w for w in weights.values() if w.dim() == 1]
+    others = [
+        {"params": [weights["lm_head.weight"]], "weight_decay": WEIGHT_DECAY},
         {"params": norms, "weight_decay": 0.0},
     ]
-    return torch.optim.AdamW(groups, lr=learning_rate, betas=BETAS, fused=True)
+    return [Muon(matrices, rate), torch.optim.AdamW(others, lr=rate, betas=BETAS, fused=True)]
 
 
 def learning_rate_at(share: float) -> float:
@@ -27,3 +34,41 @@ def learning_rate_at(share: float) -> float:
     if share < WARMUP:
         return share / WARMUP
     return max(1 - share, 0.0) / (1 - WARMUP)
+
+
+class Muon(torch.optim.Optimizer):
+    """Momentum whose every update is made nearly orthogonal, so that no direction of a matrix is
+    left behind. Updates are as large as AdamW's, hence the same learning rate suits both."""
+
+    def __init__(self, matrices: Iterable[Tensor], lr: float) -> None:
+        super().__init__(matrices, {"lr": lr})
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+        """Update every matrix that has a gradient."""
+        for group in self.param_groups:
+            for matrix in group["params"]:
+                self._update(matrix, group["lr"])
+
+    def _update(self, matrix: Tensor, rate: float) -> None:
+        gradient = matrix.grad
+        if gradient is None:
+            return
+        state: dict[str, Any] = self.state[matrix]
+        if not state:
+            state["momentum"] = torch.zeros_like(matrix)
+        momentum = state["momentum"].lerp_(gradient, 1 - MOMENTUM)
+        update = orthogonalized(torch.lerp(gradient, momentum, MOMENTUM))
+        size = _UPDATE_SIZE * max(matrix.shape) ** 0.5
+        matrix.mul_(1 - rate * WEIGHT_DECAY).add_(update, alpha=-rate * size)
+
+
+def orthogonalized(matrix: Tensor) -> Tensor:
+    """The matrix with its singular values brought near 1 by Newton-Schulz rounds."""
+    a, b, c = _QUINTIC
+    wide = matrix if len(matrix) <= matrix.shape[1] else matrix.T
+    x: Tensor = wide / (wide.norm() + 1e-7)
+    for _ in range(_ROUNDS):
+        square = x @ x.T
+        x = torch.addmm(x, torch.addmm(square, square, square, beta=b, alpha=c), x, beta=a)
+    return x if wide is matrix else x.T

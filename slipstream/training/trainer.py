@@ -22,7 +22,7 @@ from slipstream.training.corpus import Conversation, Corpus
 from slipstream.training.head import Columns
 from slipstream.training.network import Folded, Network, initial_weights
 from slipstream.training.objective import Objective, Score
-from slipstream.training.optimizer import learning_rate_at, new_optimizer
+from slipstream.training.optimizer import learning_rate_at, new_optimizers
 from slipstream.training.target import TargetTensors
 
 STATE_FILE = "training-state.pt"
@@ -123,7 +123,7 @@ class _Run:
             weight.requires_grad_()
         self._config, self._target = config, target
         self._objective = Objective(target, vocabulary, options.level_decay)
-        self._optimizer = new_optimizer(self.weights, options.learning_rate)
+        self._optimizers = new_optimizers(self.weights, options.learning_rate)
         self._score = Score(options.levels)
         self._step = 0
         self._seconds = 0.0
@@ -159,10 +159,11 @@ class _Run:
         self._backward(self._batches[self._step])
         weights = list(self.weights.values())
         torch.nn.utils.clip_grad_norm_(weights, options.clip_norm)
-        for group in self._optimizer.param_groups:
-            group["lr"] = rate
-        self._optimizer.step()
-        self._optimizer.zero_grad()
+        for optimizer in self._optimizers:
+            for settings in optimizer.param_groups:
+                settings["lr"] = rate
+            optimizer.step()
+            optimizer.zero_grad()
         return rate
 
     def _backward(self, conversations: Sequence[Conversation]) -> None:
@@ -196,7 +197,7 @@ class _Run:
             "step": self._step,
             "seconds": self._seconds,
             "weights": {name: weight.detach() for name, weight in self.weights.items()},
-            "optimizer": self._optimizer.state_dict(),
+            "optimizers": [optimizer.state_dict() for optimizer in self._optimizers],
             "score": asdict(self._score),
         }
         self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -219,7 +220,8 @@ class _Run:
         with torch.no_grad():
             for name, weight in self.weights.items():
                 weight.copy_(state["weights"][name])
-        self._optimizer.load_state_dict(state["optimizer"])
+        for optimizer, saved in zip(self._optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(saved)
         self._score = Score(**state["score"])
         self._step, self._seconds = state["step"], state["seconds"]
 

@@ -75,7 +75,12 @@ def test_a_finished_run_is_not_repeated(corpus: Corpus, tmp_path: Path) -> None:
 
 def test_a_predictable_target_is_learnt(corpus: Corpus, tmp_path: Path) -> None:
     options = TrainingOptions(
-        levels=3, epochs=20, batch_tokens=100, learning_rate=1e-2, columns=VOCABULARY
+        levels=3,
+        epochs=25,
+        batch_tokens=100,
+        learning_rate=2e-2,
+        deep_share=1.0,
+        columns=VOCABULARY,
     )
     weights, seen = run(corpus, tmp_path, options)
     assert seen[-1].loss < seen[0].loss / 2
