@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from slipstream.engine.batch import build_step_batch
+from slipstream.speculation.batch import build_step_batch
 from slipstream.engine.params import SamplingParams
 from slipstream.engine.request import Request
 from slipstream.kernels import Kernels, KVDtype

@@ -14,6 +14,7 @@ from slipstream.errors import UserError
 from slipstream.info import info
 from slipstream.models.commands import export, pull
 from slipstream.several_values import SeveralValuesCommand
+from slipstream.training.command import train
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -21,7 +22,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="A serving engine for large language models in which speculation can be left on.",
 )
-for command in (serve, bench, pull, export, info):
+for command in (serve, bench, train, pull, export, info):
     app.command(cls=SeveralValuesCommand)(command)
 
 

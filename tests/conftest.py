@@ -18,3 +18,12 @@ def tiny_llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tiny") / "llama"
     make_tiny("llama", folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_drafter(tiny_llama: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with an EAGLE-3 drafter for `tiny_llama`, random but for what it has of the target,
+    whose draft vocabulary is small enough that some of its guesses are right."""
+    from tests.speculation.eagle3.tiny import make_tiny_drafter
+
+    return make_tiny_drafter(tiny_llama, tmp_path_factory.mktemp("tiny") / "drafter")

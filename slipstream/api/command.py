@@ -1,17 +1,15 @@
 """``slipstream serve``."""
 
-import re
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from slipstream.errors import UserError
+from slipstream.sizes import parse_size
 
 if TYPE_CHECKING:
     from slipstream.engine.params import Speculation
-
-_UNITS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
 class SpeculationMode(StrEnum):
@@ -70,6 +68,13 @@ def serve(
     speculative_num_draft_tokens: Annotated[
         int | None, typer.Option(help="Nodes of the tree, the root included.")
     ] = None,
+    drafter: Annotated[
+        str,
+        typer.Option(
+            help="ngram, or an EAGLE-3 drafter as a folder or a Hugging Face name. auto is the one "
+            "that was trained for the default model, and ngram for other models."
+        ),
+    ] = "auto",
     log_level: Annotated[LogLevel, typer.Option(help="debug logs every request.")] = LogLevel.info,
 ) -> None:
     """Serve a model over an OpenAI-compatible HTTP API."""
@@ -84,11 +89,12 @@ def serve(
         quantization=quantization,
         max_model_len=max_model_len,
         max_running_requests=max_running_requests,
-        kv_memory=None if kv_memory is None else parse_size(kv_memory),
+        kv_memory=None if kv_memory is None else parse_size("--kv-memory", kv_memory),
         kv_dtype=kv_dtype,
         max_step_rows=max_step_rows,
         prefix_cache=not no_prefix_cache,
         speculation=parse_speculation(speculation.value, *shape, max_step_rows=max_step_rows),
+        drafter=drafter,
         threads=threads,
     )
     with listen(host, port) as listener:
@@ -106,19 +112,6 @@ def serve(
             raise typer.Exit(run_server(options, listener, launched))
         finally:
             launched.kill()
-
-
-def parse_size(text: str) -> int:
-    """Bytes of a size such as ``2GiB``, ``512M`` (both powers of 1024) or ``1.5GB`` (of 1000)."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?B)?", text.strip(), re.ASCII | re.I)
-    if match is None:
-        raise UserError(f"--kv-memory {text!r} is not a size; it should be like 2GiB or 512MiB")
-    number, unit, suffix = match.groups()
-    base = 1000 if (suffix or "").upper() == "B" else 1024
-    size = int(float(number) * base ** _UNITS[unit.upper()])
-    if not 0 < size < 2**63:
-        raise UserError(f"--kv-memory {text!r} is not a size that a machine has")
-    return size
 
 
 def parse_speculation(

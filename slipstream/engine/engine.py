@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from slipstream.engine.batch import build_step_batch
 from slipstream.engine.counters import Counters
 from slipstream.engine.emission import emit, log_probabilities, sampling_rows
 from slipstream.engine.messages import Delta, EngineStats, Submit, TokenLogprobs
@@ -17,8 +16,9 @@ from slipstream.memory.memory import Memory
 from slipstream.memory.pool import slots_of
 from slipstream.models.transformer import Transformer
 from slipstream.speculation.acceptance import accept
+from slipstream.speculation.batch import build_step_batch
 from slipstream.speculation.drafter import Drafter, DraftTask
-from slipstream.speculation.tree import TokenTree
+from slipstream.speculation.tree import TokenTree, TreeShape
 
 OFF = Speculation(mode="off")
 
@@ -111,7 +111,7 @@ class Engine:
         """Each request's known tokens with the drafter's nodes below, as far as slots are free."""
         trees = [TokenTree.chain(work.tokens) for work in works]
         tasks = {
-            index: DraftTask(work.request.id, work.request.tokens, shape)
+            index: _draft_task(work.request, shape)
             for index, work in enumerate(works)
             if (shape := work.tree_shape)
         }
@@ -202,3 +202,14 @@ class Engine:
             self._scheduler.commit(work.request, work.count + len(nodes))
         if sources:
             self._model.move_slots(slots[sources].tolist(), slots[targets].tolist())
+
+
+def _draft_task(request: Request, shape: TreeShape) -> DraftTask:
+    return DraftTask(
+        request_id=request.id,
+        tokens=request.tokens,
+        shape=shape,
+        committed=request.committed,
+        pages=request.pages,
+        sampling=request.params,
+    )

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from slipstream.engine.engine import Engine
 from slipstream.engine.messages import Ready
@@ -14,7 +15,13 @@ from slipstream.models.checkpoint import Checkpoint, open_checkpoint
 from slipstream.models.config import ModelConfig
 from slipstream.models.quantize import QuantizedCheckpoint
 from slipstream.models.transformer import Transformer, Weights, page_bytes
+from slipstream.speculation.eagle3.checkpoint import Eagle3Checkpoint, check_fits, open_drafter
+from slipstream.speculation.eagle3.drafter import Eagle3Drafter, new_rings
+from slipstream.speculation.eagle3.network import DrafterNetwork, DrafterWeights
 from slipstream.speculation.ngram import NgramDrafter
+
+# Trained for the default model; see its model card.
+SHIPPED_DRAFTER = Path(__file__).parent.parent / "drafters" / "smollm2-135m-instruct-eagle3"
 
 MOST_DEFAULT_KV_MEMORY = 4 << 30
 
@@ -31,18 +38,52 @@ class Target:
 def load_engine(options: EngineOptions) -> tuple[Engine, Ready]:
     """Load the model and set up the engine; raises ``UserError`` for what cannot be served."""
     checkpoint = open_target(options)
-    target = load_target(options, checkpoint, ())
+    drafter = open_drafter_for(options, checkpoint)
+    layers = () if drafter is None else drafter.config.layers_for(checkpoint.config.num_layers)
+    target = load_target(options, checkpoint, layers)
+    requests = options.max_running_requests
     engine = Engine(
         target.model,
-        NgramDrafter(),
+        NgramDrafter()
+        if drafter is None
+        else load_drafter(drafter, target.model, target.kernels, requests),
         pages=target.pages,
-        max_running_requests=options.max_running_requests,
+        max_running_requests=requests,
         max_step_rows=options.max_step_rows,
         prefix_cache=options.prefix_cache,
         speculation=options.speculation,
     )
-    ready = Ready(target.kernels.name, target.model.max_model_len, options.max_running_requests)
-    return engine, ready
+    return engine, Ready(target.kernels.name, target.model.max_model_len, requests)
+
+
+def open_drafter_for(options: EngineOptions, target: Checkpoint) -> Eagle3Checkpoint | None:
+    """The EAGLE-3 drafter to use, if any, after checking that it fits the target."""
+    name = options.drafter
+    if name == "ngram":
+        return None
+    if name == "auto":
+        if options.model != "default" or not SHIPPED_DRAFTER.is_dir():
+            return None
+        name = str(SHIPPED_DRAFTER)
+    drafter = open_drafter(name)
+    check_fits(drafter.config, target.config, drafter.name)
+    return drafter
+
+
+def load_drafter(
+    checkpoint: Eagle3Checkpoint, model: Transformer, kernels: Kernels, max_running_requests: int
+) -> Eagle3Drafter:
+    """Pack the drafter's weights and set memory apart for its own keys and values."""
+    rings = new_rings(max_running_requests)
+    network = DrafterNetwork(
+        checkpoint,
+        DrafterWeights.load(checkpoint, kernels, model.embedding),
+        kernels,
+        model.features,
+        slots=rings.slots,
+        max_model_len=model.max_model_len,
+    )
+    return Eagle3Drafter(network, rings)
 
 
 def open_target(options: EngineOptions) -> Checkpoint:

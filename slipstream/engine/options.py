@@ -19,4 +19,5 @@ class EngineOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_step_rows: int = 256  # known tokens of one step, draft nodes apart; prompts are cut to fit
     prefix_cache: bool = True
     speculation: Speculation = Speculation()
+    drafter: str = "auto"  # "auto", "ngram", a folder, or a Hugging Face name
     threads: int | None = None  # None: as many as there are cores

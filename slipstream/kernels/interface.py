@@ -83,7 +83,8 @@ class Kernels(Protocol):
         ...
 
     def record(self, forward: "Callable[[Operations], Rows]") -> Program:
-        """A forward pass that can be run for any step; it gives what ``Operations.logits`` gave.
+        """A forward pass that can be run for any step; it gives the rows that ``forward`` gave, of
+        the logit rows or of all.
 
         ``forward`` may be called once or once per step, so it must do the same each time. The
         program's logits are valid until its next run.
@@ -128,6 +129,10 @@ class Operations(Protocol):
         """The step's tokens, ``[T, hidden]``."""
         ...
 
+    def norm(self, x: Rows, norm: Vector, eps: float) -> Rows:
+        """RMS norm alone."""
+        ...
+
     def norm_linear(
         self, x: Rows, norm: Vector, eps: float, linear: Linear, residual: Rows | None = None
     ) -> Rows:
@@ -142,8 +147,8 @@ class Operations(Protocol):
         """Keep ``[T, width]`` in the slots of the rows."""
         ...
 
-    def gather(self, kept: KeptRows, part: int) -> Rows:
-        """What is kept in the step's ``sources``, ``[T, width]``."""
+    def gather(self, kept: KeptRows, parts: Sequence[int]) -> Rows:
+        """These parts of what is kept in the step's ``sources``, ``[T, len(parts) * width]``."""
         ...
 
     def attention(
@@ -160,6 +165,10 @@ class Operations(Protocol):
 
         ``qkv`` is ``[T, (heads + 2 * kv_heads) * head_dim]``; the result ``[T, heads * head_dim]``.
         """
+        ...
+
+    def store(self, kv: Rows, rotary: Rotary, cache: KVCache, layer: int) -> None:
+        """Rotate keys and store K and V ``[T, 2 * kv_heads * head_dim]``, keys first."""
         ...
 
     def linear_add(self, x: Rows, linear: Linear, residual: Rows) -> Rows:

@@ -1,16 +1,41 @@
 """The rotary embedding's frequencies, as transformers computes them."""
 
 import math
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from slipstream.models.config import LinearScaling, Llama3Scaling, ModelConfig, YarnScaling
+from slipstream.models.config import LinearScaling, Llama3Scaling, RopeScaling, YarnScaling
 
 Float32Array = npt.NDArray[np.float32]
 
 
-def inverse_frequencies(config: ModelConfig) -> Float32Array:
+class RotaryConfig(Protocol):
+    """What of a model's configuration the rotary embedding depends on."""
+
+    @property
+    def head_dim(self) -> int: ...
+    @property
+    def rope_theta(self) -> float: ...
+    @property
+    def rope_scaling(self) -> RopeScaling | None: ...
+
+
+def rotary_tables(config: RotaryConfig, positions: int) -> tuple[Float32Array, Float32Array]:
+    """Cosines and sines, ``[positions, head_dim / 2]``.
+
+    Angles are float32, as in transformers; their cosines are rounded once, from float64, so that
+    they are the same on every machine.
+    """
+    angles = np.outer(np.arange(positions, dtype=np.float32), inverse_frequencies(config))
+    exact = angles.astype(np.float64)
+    factor = attention_factor(config)
+    cosines, sines = np.cos(exact) * factor, np.sin(exact) * factor
+    return cosines.astype(np.float32), sines.astype(np.float32)
+
+
+def inverse_frequencies(config: RotaryConfig) -> Float32Array:
     """Radians per position of each pair of dimensions, float32 [head_dim / 2]."""
     exponents = np.arange(0, config.head_dim, 2, dtype=np.float32) / np.float32(config.head_dim)
     # The power is rounded once, from float64, so that the result is the same on every machine.
@@ -29,7 +54,7 @@ def inverse_frequencies(config: ModelConfig) -> Float32Array:
     return scaled
 
 
-def attention_factor(config: ModelConfig) -> float:
+def attention_factor(config: RotaryConfig) -> float:
     """What cosines and sines are multiplied by: 1 except under YaRN."""
     scaling = config.rope_scaling
     return scaling.attention_factor if isinstance(scaling, YarnScaling) else 1.0
@@ -44,7 +69,7 @@ def llama3_multipliers(plain: Float32Array, scaling: Llama3Scaling) -> Float32Ar
     return (np.float32(1.0) - smooth) / np.float32(scaling.factor) + smooth
 
 
-def _yarn_kept_share(config: ModelConfig, scaling: YarnScaling) -> Float32Array:
+def _yarn_kept_share(config: RotaryConfig, scaling: YarnScaling) -> Float32Array:
     """How much of each plain frequency YaRN keeps, float32 [head_dim / 2], from 1 down to 0."""
 
     def dimension(rotations: float) -> float:

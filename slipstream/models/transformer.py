@@ -24,7 +24,7 @@ from slipstream.kernels.weight import Weight
 from slipstream.memory.pool import PAGE_SIZE
 from slipstream.models.checkpoint import Checkpoint
 from slipstream.models.config import ModelConfig
-from slipstream.models.rope import attention_factor, inverse_frequencies
+from slipstream.models.rope import rotary_tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +96,13 @@ class Transformer:
             self.features = kernels.new_kept_rows(
                 pages * PAGE_SIZE, len(feature_layers), config.hidden_size
             )
-        self._rotary = kernels.pack_rotary(*_rotary_tables(config, max_model_len))
+        self._rotary = kernels.pack_rotary(*rotary_tables(config, max_model_len))
         self._program = kernels.record(self._forward)
+
+    @property
+    def embedding(self) -> Embedding:
+        """The packed table of token embeddings."""
+        return self._weights.embedding
 
     def forward(self, batch: StepBatch) -> NDArray[np.float32]:
         """Compute all rows, store their K and V; logits ``[L, vocabulary]`` of the logit rows,
@@ -193,18 +198,3 @@ def _load_layer(checkpoint: Checkpoint, kernels: Kernels, index: int) -> Layer:
         gate_up=kernels.pack_gate_up(gate, up, bias(gate_up, config.mlp_bias)),
         down=linear(["mlp.down_proj"], config.mlp_bias),
     )
-
-
-def _rotary_tables(
-    config: ModelConfig, positions: int
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Cosines and sines, ``[positions, head_dim / 2]``.
-
-    Angles are float32, as in transformers; their cosines are rounded once, from float64, so that
-    they are the same on every machine.
-    """
-    angles = np.outer(np.arange(positions, dtype=np.float32), inverse_frequencies(config))
-    exact = angles.astype(np.float64)
-    factor = attention_factor(config)
-    cosines, sines = np.cos(exact) * factor, np.sin(exact) * factor
-    return cosines.astype(np.float32), sines.astype(np.float32)

@@ -11,12 +11,30 @@ from numpy.typing import NDArray
 from slipstream.speculation.tree import TreeShape
 
 
+class SamplingRule(Protocol):
+    """How a request draws its tokens; see `SamplingRows`."""
+
+    @property
+    def temperature(self) -> float: ...
+    @property
+    def top_p(self) -> float: ...
+    @property
+    def min_p(self) -> float: ...
+    @property
+    def top_k(self) -> int: ...
+    @property
+    def seed(self) -> int: ...
+
+
 class DraftTask(msgspec.Struct, frozen=True, eq=False):
     """One request that may speculate in this step."""
 
     request_id: int
     tokens: NDArray[np.int32]  # all known tokens; the last one is the root
     shape: TreeShape
+    committed: int  # tokens whose K, V and features are in the pages
+    pages: list[int]
+    sampling: SamplingRule
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,33 +2,9 @@
 
 import pytest
 
-from slipstream.api.command import parse_size, parse_speculation
+from slipstream.api.command import parse_speculation
 from slipstream.engine.params import Speculation, TreeShape
 from slipstream.errors import UserError
-
-
-@pytest.mark.parametrize(
-    ("text", "size"),
-    [
-        ("2GiB", 2 * 2**30),
-        ("512MiB", 512 * 2**20),
-        ("512m", 512 * 2**20),
-        ("1.5 GB", 1_500_000_000),
-        ("123456", 123456),
-        ("100B", 100),
-        ("64KiB", 65536),
-    ],
-)
-def test_sizes(text: str, size: int) -> None:
-    assert parse_size(text) == size
-
-
-@pytest.mark.parametrize(
-    "text", ["", "GiB", "2 gigs", "-1GiB", "0", "1e9", "9999999999TiB", "٣GiB"]
-)
-def test_what_is_no_size(text: str) -> None:
-    with pytest.raises(UserError, match="size"):
-        parse_size(text)
 
 
 def test_speculation_is_counted_as_sglang_does() -> None:

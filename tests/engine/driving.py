@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from slipstream.engine.engine import Engine
+from slipstream.engine.load import load_drafter
 from slipstream.engine.messages import Submit, TokenLogprobs
 from slipstream.engine.params import SamplingParams, Speculation, TreeShape
 from slipstream.kernels import Kernels, KVDtype
@@ -15,6 +16,7 @@ from slipstream.memory.pool import PAGE_SIZE
 from slipstream.models.checkpoint import open_checkpoint
 from slipstream.models.config import ModelConfig
 from slipstream.models.transformer import Transformer, Weights
+from slipstream.speculation.eagle3.checkpoint import open_drafter
 from slipstream.speculation.ngram import NgramDrafter
 from tests import kernel_sets
 
@@ -49,13 +51,26 @@ def start_engine(
     speculation: TreeShape | None = None,
     kernel_set: str = kernel_sets.CHOSEN,
     kv_dtype: KVDtype = "auto",
+    drafter: Path | None = None,
 ) -> Engine:
-    """An engine on the model in ``folder`` with exactly so many pages."""
+    """An engine on the model in ``folder`` with exactly so many pages.
+
+    ``drafter`` is the folder of an EAGLE-3 drafter; without one, prompt lookup drafts.
+    """
     config, weights, kernels = load_weights(str(folder), kernel_set)
-    length = min(config.max_position_embeddings, pages * PAGE_SIZE)
+    eagle3 = None if drafter is None else open_drafter(str(drafter))
+    model = Transformer(
+        config,
+        weights,
+        kernels,
+        pages=pages,
+        max_model_len=min(config.max_position_embeddings, pages * PAGE_SIZE),
+        kv_dtype=kv_dtype,
+        feature_layers=eagle3.config.layers_for(config.num_layers) if eagle3 else (),
+    )
     return Engine(
-        Transformer(config, weights, kernels, pages=pages, max_model_len=length, kv_dtype=kv_dtype),
-        NgramDrafter(),
+        model,
+        load_drafter(eagle3, model, kernels, max_running_requests) if eagle3 else NgramDrafter(),
         pages=pages,
         max_running_requests=max_running_requests,
         max_step_rows=max_step_rows,

@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slipstream.engine import emission
-from slipstream.engine.batch import build_step_batch
 from slipstream.engine.emission import log_probabilities, sampling_rows
 from slipstream.engine.params import SamplingParams
 from slipstream.engine.request import Request
 from slipstream.kernels.noise import NOISE_RANGE, gumbel
 from slipstream.kernels.torch.sampling import sample
+from slipstream.speculation.batch import build_step_batch
 from slipstream.speculation.tree import TokenTree
 
 emit = partial(emission.emit, sample)

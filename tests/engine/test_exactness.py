@@ -4,8 +4,10 @@ Every test compares token ids and the log probabilities of each emitted token, w
 of all logits of its row, for equality, and asserts that what it is about has happened.
 """
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from hypothesis import strategies as st
 from slipstream.engine.engine import Engine
 from slipstream.engine.messages import Submit
 from slipstream.engine.params import SamplingParams, Speculation, TreeShape
+from slipstream.speculation.drafter import Draft, Drafter, DraftTask
 from tests import kernel_sets
 from tests.engine.driving import assert_as_alone, drive, greedy, sampled, start_engine
 
@@ -51,18 +54,29 @@ def requests(count: int, max_tokens: int = 24) -> list[Submit]:
 Start = partial[Engine]
 
 
+# Kernels, type of keys and values, and drafter.
+SETUPS = [
+    (kernel_sets.BEST, "auto", "ngram"),
+    *((name, "auto", "eagle3") for name in kernel_sets.EVERY_KIND),
+    (kernel_sets.BEST, "int8", "eagle3"),
+]
+
+
 @pytest.fixture(
     scope="module",
-    params=[
-        *(kernel_sets.param(name, (name, "auto")) for name in kernel_sets.EVERY_KIND),
-        kernel_sets.param(kernel_sets.BEST, (kernel_sets.BEST, "int8")),
-    ],
+    params=[kernel_sets.param(setup[0], setup) for setup in SETUPS],
     ids="-".join,
 )
-def start(request: pytest.FixtureRequest, tiny_llama: Path) -> Start:
+def start(request: pytest.FixtureRequest, tiny_llama: Path, tiny_drafter: Path) -> Start:
     """Starts engines that differ only in what is not about kernels, by ``start_engine``'s names."""
-    kernel_set, kv_dtype = request.param
-    return partial(start_engine, tiny_llama, kernel_set=kernel_set, kv_dtype=kv_dtype)
+    kernel_set, kv_dtype, drafter = request.param
+    return partial(
+        start_engine,
+        tiny_llama,
+        kernel_set=kernel_set,
+        kv_dtype=kv_dtype,
+        drafter=tiny_drafter if drafter == "eagle3" else None,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -150,6 +164,41 @@ def test_speculation_off_and_of_several_shapes_in_one_batch(plain: Engine, start
     outputs = drive(engine, submits, arrivals={s.id: s.id // 2 for s in submits})
     stats = engine.stats()
     assert 0 < stats.accepted_nodes_total < stats.draft_nodes_total
+    assert_as_alone(plain, submits, outputs)
+
+
+class Flickering:
+    """Drafts deep trees for some requests of a step and none for others, at random."""
+
+    def __init__(self, drafter: Drafter) -> None:
+        self._drafter = drafter
+        self._random = Random(0)
+
+    def draft(self, tasks: Sequence[DraftTask]) -> list[Draft]:
+        drafts = [Draft([], [])] * len(tasks)
+        # Whole runs of steps without drafts, too.
+        share = self._random.choice([0.0, 0.0, 0.5, 1.0])
+        chosen = [i for i in range(len(tasks)) if self._random.random() < share]
+        found = self._drafter.draft([tasks[i] for i in chosen]) if chosen else []
+        for i, draft in zip(chosen, found, strict=True):
+            drafts[i] = draft
+        return drafts
+
+    def forget(self, request_id: int) -> None:
+        self._drafter.forget(request_id)
+
+
+@pytest.mark.parametrize("pages", [20, 256])
+def test_switching_between_none_and_deep_at_every_step(
+    plain: Engine, start: Start, pages: int
+) -> None:
+    submits = requests(12, max_tokens=60)
+    engine = start(pages=pages, prefix_cache=True, speculation=SHAPES[3])
+    engine._drafter = Flickering(engine._drafter)
+    outputs = drive(engine, submits, arrivals={s.id: s.id for s in submits})
+    stats = engine.stats()
+    assert 0 < stats.accepted_nodes_total < stats.draft_nodes_total
+    assert (stats.preemptions_total > 0) == (pages == 20)
     assert_as_alone(plain, submits, outputs)
 
 

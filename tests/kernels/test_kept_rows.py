@@ -49,23 +49,50 @@ def test_kept_moved_and_gathered(kernel_set: str) -> None:
         return ops.logits(x, ones, 1e-5, identity)
 
     def gather(ops: Operations) -> Rows:
-        x = ops.linear(ops.gather(kept, 1), identity, residual=ops.gather(kept, 0))
+        x = ops.linear(ops.gather(kept, [1]), identity, residual=ops.gather(kept, [0]))
         ops.keep(x, kept, 0)
         return ops.logits(x, ones, 1e-5, identity)
 
     slots = [3, 60, 17]
     kernels.record(keep)(step([5, 6, 7], slots))
     read = kernels.read_kept(kept, np.array(slots, dtype=np.int32))
-    assert read[:, 0, :HIDDEN].tolist() == table[5:8].tolist()
-    assert read[:, 1, :HIDDEN].tolist() == (3 * table[5:8]).tolist()
+    assert read[:, 0].tolist() == table[5:8].tolist()
+    assert read[:, 1].tolist() == (3 * table[5:8]).tolist()
 
     kernels.move_kept(kept, [60, 3], [3, 4])  # all reads come first
     read = kernels.read_kept(kept, np.array([3, 4, 60], dtype=np.int32))
-    assert read[:, 0, :HIDDEN].tolist() == table[[6, 5, 6]].tolist()
+    assert read[:, 0].tolist() == table[[6, 5, 6]].tolist()
 
     kernels.record(gather)(step([1, 1, 1], [10, 11, 12], sources=[4, 17, 4]))
     read = kernels.read_kept(kept, np.array([10, 11, 12], dtype=np.int32))
-    assert read[:, 0, :HIDDEN].tolist() == (4 * table[[5, 7, 5]]).tolist()
+    assert read[:, 0].tolist() == (4 * table[[5, 7, 5]]).tolist()
+
+
+def test_parts_side_by_side_and_normed(kernel_set: str) -> None:
+    kernels = kernel_sets.make(kernel_set)
+    table = np.random.default_rng(1).integers(1, 9, (50, HIDDEN)).astype(np.float32)
+    embedding = kernels.pack_embedding(Weight.of(table))
+    weight = np.arange(1, 2 * HIDDEN + 1, dtype=np.float32)
+    norm = kernels.pack_vector(weight)
+    halves = kernels.pack_linear(
+        [Weight.of(np.eye(2 * HIDDEN, dtype=np.float32)[HIDDEN - 3 :])], None
+    )
+    kept = kernels.new_kept_rows(SLOTS, 2, HIDDEN)
+    wide = kernels.new_kept_rows(SLOTS, 1, 2 * HIDDEN)
+
+    def forward(ops: Operations) -> Rows:
+        ops.keep(ops.embed(embedding), kept, 1)
+        both = ops.gather(kept, [1, 0])
+        ops.keep(ops.norm(both, norm, 1e-5), wide, 0)
+        return ops.linear(both, halves)
+
+    output = kernels.record(forward)(step([5, 6], [0, 1]))
+    assert output[:2, :3].tolist() == table[5:7, HIDDEN - 3 :].tolist()
+    assert not output[:2, 3:].any()
+    expected = np.concatenate([table[5:7], np.zeros((2, HIDDEN))], axis=1)
+    expected *= weight / np.sqrt((expected**2).mean(1, keepdims=True) + 1e-5)
+    read = kernels.read_kept(wide, np.array([0, 1], dtype=np.int32))
+    np.testing.assert_allclose(read[:, 0], expected, rtol=2**-7)
 
 
 def test_memory_of_a_slot(kernel_set: str) -> None:

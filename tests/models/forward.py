@@ -5,13 +5,13 @@ import torch
 from numpy.typing import NDArray
 from transformers import PreTrainedModel
 
-from slipstream.engine.batch import build_step_batch
 from slipstream.engine.params import SamplingParams
 from slipstream.engine.request import Request
 from slipstream.kernels import Kernels, KVDtype
 from slipstream.memory.pool import PAGE_SIZE, pages_for
 from slipstream.models.checkpoint import Checkpoint
 from slipstream.models.transformer import Transformer, Weights
+from slipstream.speculation.batch import build_step_batch
 from slipstream.speculation.tree import TokenTree
 
 

@@ -4,6 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from slipstream.engine.params import SamplingParams
 from slipstream.speculation.drafter import Draft, DraftTask
 from slipstream.speculation.ngram import NgramDrafter
 from slipstream.speculation.tree import TreeShape
@@ -12,7 +13,14 @@ WIDE = TreeShape(num_steps=4, topk=4, num_draft_tokens=16)
 
 
 def task(tokens: list[int], shape: TreeShape = WIDE, id: int = 0) -> DraftTask:
-    return DraftTask(id, np.array(tokens, dtype=np.int32), shape)
+    return DraftTask(
+        id,
+        np.array(tokens, dtype=np.int32),
+        shape,
+        len(tokens) - 1,
+        [],
+        SamplingParams(max_tokens=1),
+    )
 
 
 def draft(tokens: list[int], shape: TreeShape = WIDE) -> Draft:

@@ -99,7 +99,8 @@ class NativeKernels:
         return parts * -(-width // GROUP) * GROUP * 2
 
     def read_kept(self, kept: _native.KeptRows, slots: NDArray[np.int32]) -> NDArray[np.float32]:
-        return (kept.bits()[slots].astype(np.uint32) << 16).view(np.float32)
+        bits = kept.bits()[slots, :, : kept.values]
+        return (bits.astype(np.uint32) << 16).view(np.float32)
 
     def move_kept(
         self, kept: _native.KeptRows, sources: Sequence[int], targets: Sequence[int]

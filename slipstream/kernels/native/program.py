@@ -1,5 +1,6 @@
 """A forward pass taken down as a native program, which is replayed for every step."""
 
+from collections.abc import Sequence
 from enum import IntEnum
 
 import numpy as np
@@ -84,6 +85,12 @@ class Recorder:
         self.program.embed(table.matrix, out.id)
         return out
 
+    def norm(self, x: Buffer, norm: Vector, eps: float) -> Buffer:
+        self.kept.append(norm)
+        out = Buffer(self, Form.FLOAT32, len(norm), Domain.ALL)
+        self.program.norm(x.id, norm, eps, Domain.ALL, out.id)
+        return out
+
     def norm_linear(
         self,
         x: Buffer,
@@ -103,10 +110,11 @@ class Recorder:
         self.kept.append(kept)
         self.program.keep(kept, part, x.id)
 
-    def gather(self, kept: _native.KeptRows, part: int) -> Buffer:
+    def gather(self, kept: _native.KeptRows, parts: Sequence[int]) -> Buffer:
         self.kept.append(kept)
-        out = Buffer(self, Form.FLOAT32, kept.bits().shape[2], Domain.ALL)
-        self.program.gather(kept, part, out.id)
+        out = Buffer(self, Form.FLOAT32, len(parts) * kept.values, Domain.ALL)
+        for place, part in enumerate(parts):
+            self.program.gather(kept, part, out.id, place * kept.values)
         return out
 
     def attention(
@@ -129,6 +137,10 @@ class Recorder:
                 qkv.id, heads, layer, cache, cosines, sines, *qk_norms, out.id
             )
         return out
+
+    def store(self, kv: Buffer, rotary: Rotary, cache: _native.KVCache, layer: int) -> None:
+        self.kept.append((rotary, cache))
+        self.program.store(kv.id, layer, cache, *rotary)
 
     def linear_add(self, x: Buffer, linear: Linear, residual: Buffer) -> Buffer:
         return self._finish(x, linear, residual)
@@ -172,13 +184,13 @@ class Recorder:
 class RecordedProgram:
     """A whole forward pass in one native call, without the interpreter's lock."""
 
-    def __init__(self, machine: _native.Machine, recorder: Recorder, logits: Buffer) -> None:
+    def __init__(self, machine: _native.Machine, recorder: Recorder, output: Buffer) -> None:
         self._machine = machine
         self._recorder = recorder
-        self._logits = logits
+        self._output = output
 
     def __call__(self, batch: StepBatch) -> NDArray[np.float32]:
-        """Logits ``[L, vocabulary]``, valid until the next call."""
+        """The output's rows ``[L, N]`` or ``[T, N]``, valid until the next call."""
         program = self._recorder.program
         program.run(
             self._machine,
@@ -194,4 +206,5 @@ class RecordedProgram:
             batch.tail_slots,
             batch.logit_rows,
         )
-        return program.floats(self._logits.id, len(batch.logit_rows), self._logits.width)
+        rows = batch.logit_rows if self._output.domain == Domain.LOGITS else batch.tokens
+        return program.floats(self._output.id, len(rows), self._output.width)

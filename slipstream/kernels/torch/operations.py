@@ -1,5 +1,7 @@
 """The operations of a forward pass in float32 PyTorch, carried out at once."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -34,6 +36,9 @@ class TorchOperations:
     def embed(self, table: torch.Tensor) -> torch.Tensor:
         return table[self._tokens]
 
+    def norm(self, x: torch.Tensor, norm: torch.Tensor, eps: float) -> torch.Tensor:
+        return _rms_norm(x, norm, eps)
+
     def norm_linear(
         self,
         x: torch.Tensor,
@@ -53,8 +58,8 @@ class TorchOperations:
     def keep(self, x: torch.Tensor, kept: torch.Tensor, part: int) -> None:
         kept[:, part].index_copy_(0, self._slots, x[: len(self._slots)])
 
-    def gather(self, kept: torch.Tensor, part: int) -> torch.Tensor:
-        return kept[:, part].index_select(0, self._sources)
+    def gather(self, kept: torch.Tensor, parts: Sequence[int]) -> torch.Tensor:
+        return kept.index_select(0, self._sources)[:, list(parts)].flatten(1)
 
     def attention(
         self,
@@ -77,6 +82,12 @@ class TorchOperations:
         _rotate_(by_head[:, : heads + kv_heads], *self._turns_of(rotary))
         kept.index_copy_(1, self._slots, by_head[:, heads:].transpose(0, 1))
         return attend(query * head_dim**-0.5, kept, self._tiling)
+
+    def store(self, kv: torch.Tensor, rotary: Rotary, cache: KVCache, layer: int) -> None:
+        rows, kept = len(self._slots), cache[layer]
+        by_head = kv[:rows].view(rows, -1, kept.shape[2])
+        _rotate_(by_head[:, : kept.shape[0] // 2], *self._turns_of(rotary))
+        kept.index_copy_(1, self._slots, by_head.transpose(0, 1))
 
     def linear_add(
         self, x: torch.Tensor, linear: PackedLinear, residual: torch.Tensor

@@ -59,7 +59,9 @@ def rank(
             candidates = _truncate(
                 scaled, int(rows.top_k[row]), float(rows.top_p[row]), float(rows.min_p[row])
             )
-            noise = gumbel(int(rows.seed[row]), int(rows.position[row]), ids[candidates])
+            noise = gumbel(
+                int(rows.seed[row]), int(rows.position[row]), ids[candidates].astype(np.int64)
+            )
             noisy = scaled.copy()
             noisy[candidates] += noise
         best = candidates[np.argsort(-noisy[candidates], kind="stable")[:count]]

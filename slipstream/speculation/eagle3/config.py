@@ -69,6 +69,18 @@ class Eagle3Config:
         """How many of the target's layers make up a feature."""
         return _DEFAULT_FEATURES if self.feature_layers is None else len(self.feature_layers)
 
+    @property
+    def fc_norm_names(self) -> list[str]:
+        """Tensors of the norms before ``fc``: none, one, or one for each feature."""
+        if self.norm_before_fc:
+            return ["input_norm.weight"]
+        return [f"fc_norm.{i}.weight" for i in range(self.features)] if self.fc_norm else []
+
+    @property
+    def fc_parts(self) -> int:
+        """How many matrices of equal width ``fc`` is: features normed apart have one each."""
+        return self.features if self.fc_norm else 1
+
     def layers_for(self, target_layers: int) -> tuple[int, ...]:
         """The layers whose input is a feature, in a target of so many layers.
 

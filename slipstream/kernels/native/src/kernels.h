@@ -143,10 +143,11 @@ struct Cache {
   }
 };
 
-// Activations kept by slot, in bfloat16: each slot has `parts` rows of `width` values.
+// Activations kept by slot, in bfloat16: each slot has `parts` rows of `values` values.
 struct SlotRows {
   int parts;
-  int width;  // padded to whole groups
+  int values;
+  int width;  // values padded to whole groups
   uint16_t* data;
   [[gnu::always_inline]] uint16_t* at(int slot, int part) const {
     return data + (size_t(slot) * parts + part) * width;

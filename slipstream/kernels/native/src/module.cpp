@@ -51,7 +51,7 @@ struct KVCache {
 // Activations kept by slot, zero until written; untouched pages take no memory.
 struct KeptRows {
   KeptRows(int slots, int parts, int width)
-      : view{parts, (width + kGroup - 1) / kGroup * kGroup, nullptr}, slots(slots) {
+      : view{parts, width, (width + kGroup - 1) / kGroup * kGroup, nullptr}, slots(slots) {
     data.reset(static_cast<uint16_t*>(
         std::calloc(size_t(slots) * parts * view.width + 1, sizeof(uint16_t))));
     if (!data) throw std::bad_alloc();
@@ -252,7 +252,8 @@ NB_MODULE(_native, m) {
   nb::class_<KeptRows>(m, "KeptRows")
       .def(nb::init<int, int, int>(), "slots"_a, "parts"_a, "width"_a)
       .def("move", &move_kept, "sources"_a, "targets"_a)
-      .def("bits", &kept_bits);
+      .def("bits", &kept_bits)
+      .def_prop_ro("values", [](const KeptRows& self) { return self.view.values; });
   m.def("kv_page_bytes", [](int type, int layers, int kv_heads, int head_dim) {
     return layers * kv_heads *
            Cache{KVType(type), layers, 1, kv_heads, head_dim, nullptr}.block_bytes();
@@ -308,6 +309,15 @@ NB_MODULE(_native, m) {
           "qkv"_a, "heads"_a, "layer"_a, "cache"_a, "cosines"_a, "sines"_a, "query_norm"_a,
           "key_norm"_a, "eps"_a, "out"_a)
       .def(
+          "store",
+          [](Program& self, int kv, int layer, const KVCache& cache, Array<float, 2> cosines,
+             Array<float, 2> sines) {
+            self.store(
+                attention_of(0, layer, cache, nullptr, nullptr, 0.0f, cosines.data(), sines.data()),
+                kv);
+          },
+          "kv"_a, "layer"_a, "cache"_a, "cosines"_a, "sines"_a)
+      .def(
           "convert", [](Program& self, int x, int out) { self.convert(x, out); }, "x"_a, "out"_a)
       .def(
           "keep",
@@ -317,10 +327,10 @@ NB_MODULE(_native, m) {
           "kept"_a, "part"_a, "x"_a)
       .def(
           "gather",
-          [](Program& self, const KeptRows& kept, int part, int out) {
-            self.gather(kept.view, part, out);
+          [](Program& self, const KeptRows& kept, int part, int out, int column) {
+            self.gather(kept.view, part, out, column);
           },
-          "kept"_a, "part"_a, "out"_a)
+          "kept"_a, "part"_a, "out"_a, "column"_a)
       .def("run", &run_program, "machine"_a, "tokens"_a, "positions"_a, "slots"_a, "angles"_a,
            "sources"_a, "requests"_a, "follows"_a, "page_tables"_a, "tail_starts"_a, "tail_slots"_a,
            "logit_rows"_a)

@@ -100,14 +100,14 @@ class Keep : public Operation {
 
 class Gather : public Operation {
  public:
-  Gather(const SlotRows& kept, int part, const RowBuffer& out)
-      : kept_(kept), part_(part), out_(out) {}
+  Gather(const SlotRows& kept, int part, const RowBuffer& out, int column)
+      : kept_(kept), part_(part), out_(out), column_(column) {}
   int tasks(const StepState& state) const override { return RowRanges::tasks(state.step.rows); }
   void run(const StepState& state, int task) const override {
     RowRanges::run(state.step.rows, task, [&](int row) {
       const uint16_t* from = kept_.at(state.step.sources[row], part_);
-      float* out = out_.view().floats + size_t(row) * out_.width();
-      for (int i = 0; i < kept_.width; ++i) {
+      float* out = out_.view().floats + size_t(row) * out_.width() + column_;
+      for (int i = 0; i < kept_.values; ++i) {
         const uint32_t bits = uint32_t(from[i]) << 16;
         std::memcpy(out + i, &bits, sizeof(bits));
       }
@@ -118,6 +118,7 @@ class Gather : public Operation {
   SlotRows kept_;
   int part_;
   const RowBuffer& out_;
+  int column_;
 };
 
 class ProductOperation : public Operation {

@@ -95,6 +95,11 @@ void Program::attention(const Attention& attention, int qkv, int out) {
       std::max(partial_floats_, size_t(attention.heads) * (attention.cache.head_dim + 2));
 }
 
+void Program::store(const Attention& attention, int kv) {
+  const RowBuffer& from = *buffers_[kv].rows;
+  operations_.push_back(std::make_unique<StoreKeys>(attention, from, from));
+}
+
 void Program::convert(int x, int out) {
   operations_.push_back(std::make_unique<Convert>(*buffers_[x].rows, *buffers_[out].rows));
 }
@@ -103,8 +108,8 @@ void Program::keep(const SlotRows& kept, int part, int x) {
   operations_.push_back(std::make_unique<Keep>(kept, part, *buffers_[x].rows));
 }
 
-void Program::gather(const SlotRows& kept, int part, int out) {
-  operations_.push_back(std::make_unique<Gather>(kept, part, *buffers_[out].rows));
+void Program::gather(const SlotRows& kept, int part, int out, int column) {
+  operations_.push_back(std::make_unique<Gather>(kept, part, *buffers_[out].rows, column));
 }
 
 void Program::prepare(StepState& state) {

@@ -78,11 +78,14 @@ class Program {
   void product(const Matrix& matrix, int in, Finish finish, int residual, Domain domain, int out);
   // `attention` without its rows, which are taken from the buffers.
   void attention(const Attention& attention, int qkv, int out);
+  // Its first part alone: stores keys and values [rows, 2 * kv_heads * head_dim].
+  void store(const Attention& attention, int kv);
   // Floats `x` in the form of `out`.
   void convert(int x, int out);
-  // Writes floats `x` to the slots of the rows, or reads them from the slots named in `sources`.
+  // Writes floats `x` to the slots of the rows, or reads them from the slots named in `sources`
+  // into `out` from a column on.
   void keep(const SlotRows& kept, int part, int x);
-  void gather(const SlotRows& kept, int part, int out);
+  void gather(const SlotRows& kept, int part, int out, int column);
 
   void run(Team& team, const Step& step);
   Rows rows(int buffer) const { return buffers_[buffer].rows->view(); }

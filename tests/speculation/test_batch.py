@@ -6,11 +6,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slipstream.engine.batch import build_step_batch
 from slipstream.engine.params import SamplingParams
 from slipstream.engine.request import Request
 from slipstream.kernels.step_batch import StepBatch
 from slipstream.memory.pool import PAGE_SIZE, pages_for
+from slipstream.speculation.batch import build_step_batch
 from slipstream.speculation.tree import TokenTree
 
 
@@ -129,7 +129,8 @@ def test_each_row_reads_itself_and_its_ancestors_in_logical_order(
     assert row == len(batch.tokens) == len(set(batch.slots.tolist()))
     assert batch.logit_rows.tolist() == logit_rows
     # As native kernels need them.
-    for name in StepBatch.__slots__:
+    assert batch.sources is batch.rotary_positions is None
+    for name in set(StepBatch.__slots__) - {"sources", "rotary_positions"}:
         array = getattr(batch, name)
         assert array.flags.c_contiguous, name
         assert array.dtype == (np.bool_ if name == "follows" else np.int32), name

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 from itertools import accumulate, chain
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from slipstream.engine.request import Request
 from slipstream.kernels.step_batch import Int32, StepBatch
 from slipstream.memory.pool import PAGE_SIZE, pages_for
 from slipstream.speculation.tree import TokenTree
@@ -14,8 +14,17 @@ from slipstream.speculation.tree import TokenTree
 LANES = np.arange(PAGE_SIZE, dtype=np.int32)
 
 
+class Context(Protocol):
+    """What a tree stands on: so many tokens committed, in these pages, which have room for it."""
+
+    @property
+    def committed(self) -> int: ...
+    @property
+    def pages(self) -> list[int]: ...
+
+
 def build_step_batch(
-    requests: Sequence[Request], trees: Sequence[TokenTree], emits: Sequence[bool]
+    requests: Sequence[Context], trees: Sequence[TokenTree], emits: Sequence[bool]
 ) -> StepBatch:
     """Lay the rows of all trees end to end.
 
@@ -60,7 +69,7 @@ def build_step_batch(
 
 
 def _page_tables(
-    requests: Sequence[Request], tail_starts: Int32, tail_width: int
+    requests: Sequence[Context], tail_starts: Int32, tail_width: int
 ) -> tuple[Int32, Int32]:
     """Pages before the tails ``[R, P]``, then zeros; slots of the tails ``[R, tail_width]``.
 
