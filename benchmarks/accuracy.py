@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from slipstream.speculation.batch import build_step_batch
 from slipstream.engine.params import SamplingParams
 from slipstream.engine.request import Request
 from slipstream.kernels import Kernels, KVDtype
@@ -25,6 +24,7 @@ from slipstream.memory.pool import PAGE_SIZE, pages_for
 from slipstream.models.checkpoint import Checkpoint, open_checkpoint
 from slipstream.models.tokenizer import load_tokenizer
 from slipstream.models.transformer import Transformer, Weights
+from slipstream.speculation.batch import build_step_batch
 from slipstream.speculation.tree import TokenTree
 
 LogProbabilities = NDArray[np.float64]  # [tokens, vocabulary]

@@ -1,0 +1,70 @@
+"""``slipstream train``."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from slipstream.sizes import parse_size
+
+
+def train(
+    model: Annotated[
+        str,
+        typer.Argument(
+            help="The target: 'default', a folder, a .gguf file, or a Hugging Face name."
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="Folder for the corpus, the state and the drafter.")],
+    prompts: Annotated[
+        list[Path] | None,
+        typer.Option(help="JSON lines of your own prompts, in place of those written for this."),
+    ] = None,
+    conversations: Annotated[
+        int, typer.Option(min=1, help="How many prompts the target answers.")
+    ] = 8000,
+    answer_tokens: Annotated[int, typer.Option(min=8, help="Of each answer, at most.")] = 128,
+    disk: Annotated[
+        str, typer.Option(metavar="SIZE", help="What the corpus may take; prompts are left out.")
+    ] = "16GiB",
+    draft_vocabulary: Annotated[
+        int, typer.Option(min=16, help="Tokens that the drafter can guess.")
+    ] = 8192,
+    levels: Annotated[int, typer.Option(min=1, max=16, help="Depth trained for.")] = 4,
+    epochs: Annotated[float, typer.Option(min=0.01, help="Passes over the corpus.")] = 3.0,
+    learning_rate: Annotated[float, typer.Option(min=0.0)] = 1e-3,
+    batch_tokens: Annotated[int, typer.Option(min=64, help="Of one optimizer step.")] = 2048,
+    threads: Annotated[int | None, typer.Option(min=1, help="Default: all cores.")] = None,
+    evaluate: Annotated[
+        bool, typer.Option("--evaluate", help="Only measure the drafter in OUT/drafter.")
+    ] = False,
+) -> None:
+    """Train an EAGLE-3 drafter for a model. Stopped at any time, it goes on where it was."""
+    from slipstream.training.pipeline import Pipeline, Plan
+    from slipstream.training.trainer import TrainingOptions
+
+    plan = Plan(
+        model=model,
+        folder=out,
+        prompts=prompts or [],
+        conversations=conversations,
+        answer_tokens=answer_tokens,
+        disk_bytes=parse_size("--disk", disk),
+        draft_vocab_size=draft_vocabulary,
+        training=TrainingOptions(
+            levels=levels,
+            epochs=epochs,
+            learning_rate=learning_rate,
+            batch_tokens=batch_tokens,
+            threads=threads,
+        ),
+    )
+    pipeline = Pipeline(plan)
+    try:
+        if not evaluate:
+            pipeline.generate()
+            pipeline.train()
+        pipeline.evaluate()
+    except KeyboardInterrupt:
+        typer.echo(f"\nStopped. The same command goes on from what is in {out}.")
+        raise typer.Exit(130) from None

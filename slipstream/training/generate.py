@@ -1,0 +1,136 @@
+"""The target answers the training prompts, and what a drafter learns from is kept.
+
+Tokens and features come from the engine's own steps, so a drafter is trained on exactly what it
+will see when it serves: the same kernels, the same rounding.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slipstream.engine.engine import Engine
+from slipstream.engine.load import load_target
+from slipstream.engine.messages import Submit
+from slipstream.engine.options import EngineOptions
+from slipstream.engine.params import SamplingParams
+from slipstream.models.checkpoint import Checkpoint
+from slipstream.models.tokenizer import load_tokenizer
+from slipstream.speculation.ngram import NgramDrafter
+from slipstream.training.corpus import FEATURES, PROMPTS_PER_SHARD, ShardWriter, missing_shards
+
+Messages = Sequence[dict[str, str]]
+
+IN_FLIGHT = 96  # conversations; enough to keep the products busy
+TEMPERATURES = (0.0, 0.0, 0.6, 0.0, 0.9)  # of the prompts, in turns
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """How far the corpus is."""
+
+    conversations: int
+    total: int
+    tokens: int  # of this run, prompts included
+    seconds: float  # of this run
+
+
+class CorpusGenerator:
+    """Fills the shards that a corpus lacks. Killed at any time it goes on with the next one."""
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        options: EngineOptions,
+        feature_layers: Sequence[int],
+        folder: Path,
+        answer_tokens: int,
+    ) -> None:
+        layers = (*feature_layers, checkpoint.config.num_layers)
+        target = load_target(options, checkpoint, layers)
+        self._tokenizer = load_tokenizer(checkpoint)
+        self._folder = folder
+        self._answer_tokens = answer_tokens
+        self._bytes_per_token = 4 + 2 * FEATURES * checkpoint.config.hidden_size
+        self._model = target.model
+        self._shards: dict[int, ShardWriter] = {}
+        self._prompt_lengths: dict[int, int] = {}
+        self._tokens = 0
+        self._engine = Engine(
+            target.model,
+            NgramDrafter(),
+            pages=target.pages,
+            max_running_requests=options.max_running_requests,
+            max_step_rows=options.max_step_rows,
+            on_finish=self._keep,
+        )
+
+    def run(
+        self, prompts: Sequence[Messages], disk_bytes: int, report: Callable[[Generated], None]
+    ) -> None:
+        """Answer the prompts whose shard is not there, as many as ``disk_bytes`` hold for sure.
+
+        ``report`` is called at the start and after every shard.
+        """
+        started = time.perf_counter()
+        tokens = self._tokenize(prompts, disk_bytes)
+        done = len(tokens)
+        waiting: list[int] = []
+        for shard in reversed(missing_shards(self._folder, len(tokens))):
+            first = shard * PROMPTS_PER_SHARD
+            members = range(first, min(first + PROMPTS_PER_SHARD, len(tokens)))
+            done -= len(members)
+            waiting += reversed(members)
+            self._shards[shard] = ShardWriter(self._folder, shard, len(members))
+        report(Generated(done, len(tokens), 0, 0.0))
+        while waiting or self._engine.busy:
+            while waiting and len(self._prompt_lengths) < IN_FLIGHT:
+                index = waiting.pop()
+                self._submit(index, tokens[index])
+            self._engine.step()
+            for shard in [shard for shard, writer in self._shards.items() if writer.full]:
+                writer = self._shards.pop(shard)
+                done += writer.conversations
+                writer.close()
+                seconds = time.perf_counter() - started
+                report(Generated(done, len(tokens), self._tokens, seconds))
+
+    def _tokenize(self, prompts: Sequence[Messages], disk_bytes: int) -> list[list[int]]:
+        """Token ids of the prompts that fit the disk if every answer is as long as it may be.
+
+        A prompt that leaves no room for an answer loses its beginning.
+        """
+        room = self._model.max_model_len - self._answer_tokens
+        tokenized: list[list[int]] = []
+        for messages in prompts:
+            tokens = self._encode(messages)[-room:]
+            disk_bytes -= (len(tokens) + self._answer_tokens) * self._bytes_per_token
+            if disk_bytes < 0:
+                break
+            tokenized.append(tokens)
+        return tokenized
+
+    def _encode(self, messages: Messages) -> list[int]:
+        if self._tokenizer.has_chat_template:
+            return self._tokenizer.apply_chat_template(messages)
+        return self._tokenizer.encode("\n\n".join(message["content"] for message in messages))
+
+    def _submit(self, index: int, tokens: list[int]) -> None:
+        params = SamplingParams(
+            max_tokens=self._answer_tokens,
+            temperature=TEMPERATURES[index % len(TEMPERATURES)],
+            seed=index,
+            stop_token_ids=self._tokenizer.eos_token_ids,
+        )
+        self._prompt_lengths[index] = len(tokens)
+        self._engine.submit(Submit(index, tokens, params))
+
+    def _keep(self, index: int, tokens: NDArray[np.int32], slots: NDArray[np.int32]) -> None:
+        features = self._model.read_features(slots)
+        self._tokens += len(tokens)
+        self._shards[index // PROMPTS_PER_SHARD].add(
+            tokens, self._prompt_lengths.pop(index), index, features.reshape(len(tokens), -1)
+        )
