@@ -1,0 +1,133 @@
+"""The whole of ``slipstream train`` on a tiny model, stopped and resumed."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from slipstream.cli import main
+from slipstream.speculation.eagle3.checkpoint import open_drafter
+from slipstream.training.corpus import Corpus
+from slipstream.training.generate import CorpusGenerator
+
+WORDS = [
+    "the",
+    "quick",
+    "brown",
+    "fox",
+    "jumps",
+    "over",
+    "a",
+    "lazy",
+    "dog",
+    "while",
+    "seven",
+    "old",
+    "wizards",
+    "brew",
+    "tea",
+]
+CONVERSATIONS = 150
+
+
+@pytest.fixture(scope="module")
+def prompts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    lines = [
+        json.dumps({"prompt": " ".join(WORDS[i % 7 : i % 7 + 3 + i % 5]) + f" {i}"})
+        for i in range(CONVERSATIONS)
+    ]
+    file = tmp_path_factory.mktemp("prompts") / "mine.jsonl"
+    file.write_text("\n".join(lines))
+    return file
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> None:
+    monkeypatch.setattr(sys, "argv", ["slipstream", "train", *map(str, arguments)])
+    main()
+
+
+def options(target: Path, out: Path, prompts: Path) -> list[object]:
+    numbers = {
+        "--conversations": CONVERSATIONS,
+        "--answer-tokens": 12,
+        "--draft-vocabulary": 64,
+        "--epochs": 1,
+        "--batch-tokens": 512,
+        "--threads": 1,
+    }
+    pairs = [part for pair in numbers.items() for part in pair]
+    return [target, "--out", out, "--prompts", prompts, *pairs]
+
+
+def test_from_nothing_to_a_model_card(
+    tiny_llama: Path,
+    prompts: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    arguments = options(tiny_llama, tmp_path, prompts)
+    keep = CorpusGenerator._keep
+    count = 0
+
+    def stop_after_a_hundred(self: CorpusGenerator, *of_request: object) -> None:
+        nonlocal count
+        count += 1
+        if count == 100:
+            raise KeyboardInterrupt
+        keep(self, *of_request)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(CorpusGenerator, "_keep", stop_after_a_hundred)
+    with pytest.raises(SystemExit) as stopped:
+        run(monkeypatch, *arguments)
+    assert stopped.value.code == 130
+    assert "goes on" in capsys.readouterr().out
+    (first,) = (tmp_path / "corpus").glob("shard-*")
+    written = first.stat().st_mtime_ns
+
+    monkeypatch.setattr(CorpusGenerator, "_keep", keep)
+    with pytest.raises(SystemExit) as done:
+        run(monkeypatch, *arguments)
+    assert not done.value.code
+    assert first.stat().st_mtime_ns == written, "what was there was not made again"
+    corpus = Corpus(tmp_path / "corpus")
+    assert len(corpus.training) + len(corpus.held_out) == CONVERSATIONS
+
+    drafter = open_drafter(str(tmp_path / "drafter"))
+    assert drafter.config.draft_vocab_size == 64
+    card = (tmp_path / "drafter" / "README.md").read_text()
+    assert f"{CONVERSATIONS} conversations" in card
+    assert "| mine |" in card and "| all |" in card
+    assert (tmp_path / "acceptance.svg").stat().st_size > 1000
+
+    capsys.readouterr()
+    before = (tmp_path / "drafter" / "model.safetensors").stat().st_mtime_ns
+    with pytest.raises(SystemExit):
+        run(monkeypatch, *arguments, "--evaluate")
+    assert "accepted length" in capsys.readouterr().out
+    assert (tmp_path / "drafter" / "model.safetensors").stat().st_mtime_ns == before
+
+
+def test_what_the_disk_cannot_hold_is_left_out(
+    tiny_llama: Path, prompts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = options(tiny_llama, tmp_path, prompts)
+    with pytest.raises(SystemExit):
+        run(monkeypatch, *arguments, "--disk", "1MiB")
+    size = sum(file.stat().st_size for file in (tmp_path / "corpus").iterdir())
+    assert size < 2**20
+    assert 0 < len(Corpus(tmp_path / "corpus").training) < CONVERSATIONS
+
+
+def test_there_is_nothing_to_evaluate(
+    tiny_llama: Path,
+    prompts: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as refused:
+        run(monkeypatch, *options(tiny_llama, tmp_path, prompts), "--evaluate")
+    assert refused.value.code == 2
+    assert "train it first" in capsys.readouterr().err
