@@ -43,7 +43,7 @@ class Columns:
 
     def of(self, targets: Tensor) -> Tensor:
         """The targets of these columns, ``[N, C]``, each for all that it stands for."""
-        return targets[:, self.ids] * self.bias.exp()
+        return targets.index_select(1, self.ids).mul_(self.bias.exp())
 
 
 class SoftCrossEntropy(torch.autograd.Function):
@@ -73,7 +73,7 @@ class SoftCrossEntropy(torch.autograd.Function):
             part = slice(start, start + CHUNK)
             inputs = x[part].to(kind)
             logits = (inputs @ rounded.T).float().add_(bias)
-            target = targets[places[part]]
+            target = targets.index_select(0, places[part])
             scale = row_weights[part]
             best = logits.gather(1, target.argmax(1, keepdim=True))
             ranks[part] = (logits > best).sum(1)

@@ -73,13 +73,31 @@ class Score:
         return tuple(s / max(rows, 1.0) for s, rows in zip(sums, self.rows, strict=True))
 
 
-class Objective:
-    """Cross entropy with the target's distribution over the draft vocabulary, at every level.
+@dataclass(frozen=True, slots=True, eq=False)
+class Targets:
+    """Distributions of the target over the draft vocabulary, ``[M, D]``, and for each token of a
+    batch which of them is its own, int64 ``[N]``."""
 
-    Rows whose token the drafter cannot guess at all have no loss, but count as wrong guesses.
+    probabilities: Tensor
+    of_token: Tensor
+
+
+class Objective:
+    """Cross entropy with the target's distribution over the draft vocabulary, at every level, and
+    ``feature_weight`` times how far the output is from the target's own last feature there.
+
+    The second is EAGLE-1's loss (Li et al., 2024): it says more per token than the first. Rows
+    whose token the drafter cannot guess at all have no loss, but count as wrong guesses.
     """
 
-    def __init__(self, target: TargetTensors, vocabulary: Tensor, level_decay: float) -> None:
+    def __init__(
+        self,
+        target: TargetTensors,
+        vocabulary: Tensor,
+        level_decay: float,
+        feature_weight: float = 0.0,
+    ) -> None:
+        self._feature_weight = feature_weight
         self._target = target
         self._vocabulary = vocabulary
         self._known = torch.zeros(len(target.embedding), dtype=torch.bool)
@@ -87,19 +105,24 @@ class Objective:
         self._level_decay = level_decay
 
     @torch.no_grad()
-    def targets(self, batch: Batch) -> Tensor:
-        """The target's distribution at every token of a batch, ``[N, draft vocabulary]``."""
-        return self._target.probabilities(batch.residuals, self._vocabulary)
+    def targets(self, batch: Batch, levels: int) -> Targets:
+        """The target's distributions that the rows of a batch are compared with."""
+        wanted = torch.zeros(len(batch.tokens), dtype=torch.bool)
+        for level in range(1, levels + 1):
+            wanted[batch.rows(level).places(level)] = True
+        residuals = batch.residuals[wanted]
+        probabilities = self._target.probabilities(residuals, self._vocabulary)
+        return Targets(probabilities, wanted.cumsum(0) - 1)
 
     def __call__(
-        self, network: Network, batch: Batch, targets: Tensor, columns: Columns, score: Score
+        self, network: Network, batch: Batch, targets: Targets, columns: Columns, score: Score
     ) -> Tensor:
         """The sum of a batch's losses over rows and levels, the first level having weight 1.
 
         Adds the rows from which answers are drafted to ``score``.
         """
-        weight = network.folded.head[columns.ids]
-        targets = columns.of(targets)
+        weight = network.folded.head.index_select(0, columns.ids)
+        probabilities = columns.of(targets.probabilities)
         total = torch.zeros(())
         right = batch.first.drafted
         for level, x in enumerate(network.levels(batch, score.levels), start=1):
@@ -111,12 +134,14 @@ class Objective:
                 network.normalized(x),
                 weight,
                 columns.bias,
-                targets,
-                rows.places(level),
+                probabilities,
+                targets.of_token[rows.places(level)],
                 weights,
                 ranks,
             )
             total = total + SoftCrossEntropy.apply(*arguments)  # type: ignore[no-untyped-call]
+            if self._feature_weight:
+                total = total + self._feature_weight * self._feature_loss(network, batch, level, x)
             score.weight += float(weights.sum())
             if level == 2:
                 right = right[batch.deep_of_first]
@@ -124,6 +149,15 @@ class Objective:
             score.add(level, rows.drafted & rows.inside(level), ranks, counted, right)
         score.loss += float(total.detach())
         return total
+
+    def _feature_loss(self, network: Network, batch: Batch, level: int, x: Tensor) -> Tensor:
+        """Squared distance of the outputs ``[R, hidden]`` from the target's last features of the
+        tokens that they stand for, both as the head sees them."""
+        rows = batch.rows(level)
+        features = batch.features[rows.places(level), -x.shape[1] :]
+        difference = (network.normalized(x) - network.normalized(features)) * self._target.norm
+        weights = rows.inside(level) * self._level_decay ** (level - 1)
+        return weights @ difference.square().mean(1)
 
     def _counted(self, batch: Batch, level: int) -> Tensor:
         """Which rows have a target at this level that the drafter can guess, bool ``[R]``."""

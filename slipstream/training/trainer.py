@@ -41,10 +41,11 @@ class TrainingOptions:
     levels: int = 4
     epochs: float = 2.0
     batch_tokens: int = 2048
-    learning_rate: float = 1e-3
+    learning_rate: float = 6e-3
     prompt_share: float = 0.2
     deep_share: float = 0.5
     level_decay: float = 0.8
+    feature_weight: float = 0.0
     columns: int = 2048
     clip_norm: float = 1.0
     threads: int | None = None
@@ -122,7 +123,7 @@ class _Run:
         for weight in self.weights.values():
             weight.requires_grad_()
         self._config, self._target = config, target
-        self._objective = Objective(target, vocabulary, options.level_decay)
+        self._objective = Objective(target, vocabulary, options.level_decay, options.feature_weight)
         self._optimizers = new_optimizers(self.weights, options.learning_rate)
         self._score = Score(options.levels)
         self._step = 0
@@ -184,8 +185,8 @@ class _Run:
         half = options.columns // 2
         for batch in batches:
             with training_precision():
-                targets = self._objective.targets(batch)
-                columns = Columns.draw(targets, half, half, rng)
+                targets = self._objective.targets(batch, options.levels)
+                columns = Columns.draw(targets.probabilities, half, half, rng)
                 loss = self._objective(network, batch, targets, columns, self._score)
             (loss / rows).backward()
         torch.autograd.backward(folded, [leaf.grad for leaf in leaves])

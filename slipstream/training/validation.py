@@ -34,6 +34,6 @@ def validate(
     for chosen in group(usable, PART_TOKENS):
         batch = Batch.of(chosen, rng=np.random.default_rng(0))
         with training_precision():
-            targets = objective.targets(batch)
+            targets = objective.targets(batch, levels)
             objective(network, batch, targets, Columns.all(len(vocabulary)), score)
     return score
