@@ -6,6 +6,7 @@ It appears whole or not at all, so whoever fills a corpus goes on with the shard
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,14 +32,32 @@ def held_out(prompt: int) -> bool:
     return prompt % HELD_OUT_EVERY == 0
 
 
-def missing_shards(folder: Path, prompts: int) -> list[int]:
-    """Numbers of the shards that are not there yet, if there are so many prompts."""
-    count = -(-prompts // PROMPTS_PER_SHARD)
-    return [shard for shard in range(count) if not _shard_path(folder, shard).exists()]
+def missing_shards(folder: Path, prompts: Sequence[Sequence[int]]) -> list[int]:
+    """Numbers of the shards that do not answer all they should of these prompts (token ids).
+
+    Raises ``UserError`` for a shard that answers other prompts.
+    """
+    missing = []
+    for shard, first in enumerate(range(0, len(prompts), PROMPTS_PER_SHARD)):
+        path = _shard_path(folder, shard)
+        wanted = prompts[first : first + PROMPTS_PER_SHARD]
+        held = _read_shard(path) if path.exists() else []
+        for answer, prompt in zip(held, wanted, strict=False):
+            if answer.tokens[: answer.prompt_length].tolist() != list(prompt):
+                raise UserError(
+                    f"{path} answers other prompts than these; name another folder, or delete "
+                    f"{folder} to answer these"
+                )
+        if len(held) < len(wanted):  # the last one, when there were fewer prompts
+            missing.append(shard)
+    return missing
 
 
 class ShardWriter:
-    """Collects the conversations of one shard, ``total`` of them, in any order."""
+    """Collects the conversations of one shard, ``total`` of them, in any order.
+
+    Raises ``UserError`` if the shard cannot be written.
+    """
 
     def __init__(self, folder: Path, shard: int, total: int) -> None:
         self._path = _shard_path(folder, shard)
@@ -73,10 +92,14 @@ class ShardWriter:
             "features": np.concatenate([part[3] for part in parts]),
         }
         self._parts.clear()
-        self._path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = self._path.with_suffix(f".{os.getpid()}.tmp")
-        save_file(tensors, unfinished)
-        unfinished.replace(self._path)
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            save_file(tensors, unfinished)
+            unfinished.replace(self._path)
+        except (OSError, SafetensorError) as error:
+            unfinished.unlink(missing_ok=True)
+            raise UserError(f"cannot write {self._path}: {error}") from None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -33,6 +33,14 @@ class Score:
         for sums in (self.rows, self.first, self.near, self.chain):
             sums.extend([0.0] * (self.levels - len(sums)))
 
+    def merge(self, other: "Score") -> None:
+        """Add another score's sums."""
+        for name in ("rows", "first", "near", "chain"):
+            mine, its = getattr(self, name), getattr(other, name)
+            mine[:] = [a + b for a, b in zip(mine, its, strict=True)]
+        self.loss += other.loss
+        self.weight += other.weight
+
     def scale(self, factor: float) -> None:
         """Forget: sums so far count for less."""
         for sums in (self.rows, self.first, self.near, self.chain):
@@ -83,21 +91,12 @@ class Targets:
 
 
 class Objective:
-    """Cross entropy with the target's distribution over the draft vocabulary, at every level, and
-    ``feature_weight`` times how far the output is from the target's own last feature there.
+    """Cross entropy with the target's distribution over the draft vocabulary, at every level.
 
-    The second is EAGLE-1's loss (Li et al., 2024): it says more per token than the first. Rows
-    whose token the drafter cannot guess at all have no loss, but count as wrong guesses.
+    Rows whose token the drafter cannot guess at all have no loss, but count as wrong guesses.
     """
 
-    def __init__(
-        self,
-        target: TargetTensors,
-        vocabulary: Tensor,
-        level_decay: float,
-        feature_weight: float = 0.0,
-    ) -> None:
-        self._feature_weight = feature_weight
+    def __init__(self, target: TargetTensors, vocabulary: Tensor, level_decay: float) -> None:
         self._target = target
         self._vocabulary = vocabulary
         self._known = torch.zeros(len(target.embedding), dtype=torch.bool)
@@ -140,8 +139,6 @@ class Objective:
                 ranks,
             )
             total = total + SoftCrossEntropy.apply(*arguments)  # type: ignore[no-untyped-call]
-            if self._feature_weight:
-                total = total + self._feature_weight * self._feature_loss(network, batch, level, x)
             score.weight += float(weights.sum())
             if level == 2:
                 right = right[batch.deep_of_first]
@@ -149,15 +146,6 @@ class Objective:
             score.add(level, rows.drafted & rows.inside(level), ranks, counted, right)
         score.loss += float(total.detach())
         return total
-
-    def _feature_loss(self, network: Network, batch: Batch, level: int, x: Tensor) -> Tensor:
-        """Squared distance of the outputs ``[R, hidden]`` from the target's last features of the
-        tokens that they stand for, both as the head sees them."""
-        rows = batch.rows(level)
-        features = batch.features[rows.places(level), -x.shape[1] :]
-        difference = (network.normalized(x) - network.normalized(features)) * self._target.norm
-        weights = rows.inside(level) * self._level_decay ** (level - 1)
-        return weights @ difference.square().mean(1)
 
     def _counted(self, batch: Batch, level: int) -> Tensor:
         """Which rows have a target at this level that the drafter can guess, bool ``[R]``."""

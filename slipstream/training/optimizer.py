@@ -1,10 +1,13 @@
 """The optimizers and their learning rate."""
 
 from collections.abc import Callable, Iterable, Mapping
+from itertools import repeat
 from typing import Any
 
 import torch
 from torch import Tensor
+
+Mapper = Callable[..., Iterable[Any]]
 
 BETAS = (0.9, 0.95)
 MOMENTUM = 0.95
@@ -18,15 +21,23 @@ _BLOCK = 192  # whole matrices would cost three times as much, a third of all tr
 _UPDATE_SIZE = 0.2  # root mean square of AdamW's updates (Liu et al., "Muon is Scalable", 2025)
 
 
-def new_optimizers(weights: Mapping[str, Tensor], rate: float) -> list[torch.optim.Optimizer]:
-    """Muon for the layer's matrices, AdamW for the head and the norms, which do not decay."""
+def new_optimizers(
+    weights: Mapping[str, Tensor], rate: float, in_parallel: Mapper = map
+) -> list[torch.optim.Optimizer]:
+    """Muon for the layer's matrices, AdamW for the head and the norms, which do not decay.
+
+    ``in_parallel`` maps a function over Muon's matrices.
+    """
     matrices = [w for name, w in weights.items() if w.dim() > 1 and name != "lm_head.weight"]
     norms = [w for w in weights.values() if w.dim() == 1]
     others = [
         {"params": [weights["lm_head.weight"]], "weight_decay": WEIGHT_DECAY},
         {"params": norms, "weight_decay": 0.0},
     ]
-    return [Muon(matrices, rate), torch.optim.AdamW(others, lr=rate, betas=BETAS, fused=True)]
+    return [
+        Muon(matrices, rate, in_parallel),
+        torch.optim.AdamW(others, lr=rate, betas=BETAS, fused=True),
+    ]
 
 
 def learning_rate_at(share: float) -> float:
@@ -41,16 +52,18 @@ class Muon(torch.optim.Optimizer):
     """Momentum whose every update is made nearly orthogonal, so that no direction of a matrix is
     left behind. Updates are as large as AdamW's, hence the same learning rate suits both."""
 
-    def __init__(self, matrices: Iterable[Tensor], lr: float) -> None:
+    def __init__(self, matrices: Iterable[Tensor], lr: float, in_parallel: Mapper = map) -> None:
+        self._in_parallel = in_parallel
         super().__init__(matrices, {"lr": lr})
 
-    @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
         """Update every matrix that has a gradient."""
         for group in self.param_groups:
-            for matrix in group["params"]:
-                self._update(matrix, group["lr"])
+            rates = repeat(group["lr"])
+            for _ in self._in_parallel(self._update, group["params"], rates):
+                pass
 
+    @torch.no_grad()
     def _update(self, matrix: Tensor, rate: float) -> None:
         gradient = matrix.grad
         if gradient is None:

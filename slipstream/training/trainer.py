@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,17 +18,15 @@ from torch import Tensor
 
 from slipstream.errors import UserError
 from slipstream.speculation.eagle3.config import Eagle3Config
-from slipstream.training.batch import Batch
 from slipstream.training.corpus import Conversation, Corpus
-from slipstream.training.head import Columns
-from slipstream.training.network import Folded, Network, initial_weights
+from slipstream.training.gradients import GradientWorkers, Sampling, group
+from slipstream.training.network import initial_weights
 from slipstream.training.objective import Objective, Score
 from slipstream.training.optimizer import learning_rate_at, new_optimizers
 from slipstream.training.target import TargetTensors
 
 STATE_FILE = "training-state.pt"
 SAVE_SECONDS = 180.0
-PART_TOKENS = 512  # of a batch, computed at a time
 MEMORY = 0.97  # how much of the shown averages is kept from step to step
 
 
@@ -45,7 +44,6 @@ class TrainingOptions:
     prompt_share: float = 0.2
     deep_share: float = 0.5
     level_decay: float = 0.8
-    feature_weight: float = 0.0
     columns: int = 2048
     clip_norm: float = 1.0
     threads: int | None = None
@@ -87,10 +85,8 @@ def train(
     the process is interrupted or terminated, which raises ``KeyboardInterrupt`` after the step.
     Raises ``UserError`` if the state belongs to another corpus or other options.
     """
-    if options.threads is not None:
-        torch.set_num_threads(options.threads)
-    run = _Run(corpus, target, config, vocabulary, options, folder)
-    with _stop_signals() as stopped:
+    with _worker_threads(options.threads) as pool, _stop_signals() as stopped:
+        run = _Run(corpus, target, config, vocabulary, options, folder, pool)
         saved = time.monotonic()
         for progress in run.steps():
             report(progress)
@@ -100,7 +96,7 @@ def train(
             if time.monotonic() - saved > SAVE_SECONDS:
                 run.save()
                 saved = time.monotonic()
-    run.save()
+        run.save()
     return {name: weight.detach() for name, weight in run.weights.items()}
 
 
@@ -113,6 +109,7 @@ class _Run:
         vocabulary: Tensor,
         options: TrainingOptions,
         folder: Path,
+        pool: ThreadPoolExecutor,
     ) -> None:
         self._options = options
         self._path = folder / STATE_FILE
@@ -122,9 +119,9 @@ class _Run:
         self.weights = initial_weights(config, target, vocabulary, generator)
         for weight in self.weights.values():
             weight.requires_grad_()
-        self._config, self._target = config, target
-        self._objective = Objective(target, vocabulary, options.level_decay, options.feature_weight)
-        self._optimizers = new_optimizers(self.weights, options.learning_rate)
+        objective = Objective(target, vocabulary, options.level_decay)
+        self._workers = GradientWorkers(config, target, objective, pool)
+        self._optimizers = new_optimizers(self.weights, options.learning_rate, pool.map)
         self._score = Score(options.levels)
         self._step = 0
         self._seconds = 0.0
@@ -156,8 +153,11 @@ class _Run:
     def _train_step(self) -> float:
         options = self._options
         rate = options.learning_rate * learning_rate_at((self._step + 1) / len(self._batches))
+        # Seeded by the step, so that it does not matter whether the run was interrupted.
+        seed = (options.seed, self._step)
+        score = self._workers.add(self.weights, self._batches[self._step], self._sampling(), seed)
         self._score.scale(MEMORY)
-        self._backward(self._batches[self._step])
+        self._score.merge(score)
         weights = list(self.weights.values())
         torch.nn.utils.clip_grad_norm_(weights, options.clip_norm)
         for optimizer in self._optimizers:
@@ -167,29 +167,14 @@ class _Run:
             optimizer.zero_grad()
         return rate
 
-    def _backward(self, conversations: Sequence[Conversation]) -> None:
-        """Gradients of the mean loss of a row, computed in parts that stay in the cache."""
+    def _sampling(self) -> Sampling:
         options = self._options
-        # Drawn afresh for each step, so that it does not matter whether the run was interrupted.
-        rng = np.random.default_rng((options.seed, self._step))
-        batches = [
-            Batch.of(
-                part, prompt_share=options.prompt_share, deep_share=options.deep_share, rng=rng
-            )
-            for part in group(conversations, PART_TOKENS)
-        ]
-        rows = sum(len(batch.first) for batch in batches)
-        folded = Folded.of(self.weights)
-        leaves = Folded(*(matrix.detach().requires_grad_() for matrix in folded))
-        network = Network(self._config, self._target, leaves)
-        half = options.columns // 2
-        for batch in batches:
-            with training_precision():
-                targets = self._objective.targets(batch, options.levels)
-                columns = Columns.draw(targets.probabilities, half, half, rng)
-                loss = self._objective(network, batch, targets, columns, self._score)
-            (loss / rows).backward()
-        torch.autograd.backward(folded, [leaf.grad for leaf in leaves])
+        return Sampling(
+            levels=options.levels,
+            prompt_share=options.prompt_share,
+            deep_share=options.deep_share,
+            columns=options.columns,
+        )
 
     def save(self) -> None:
         """Write the state, whole or not at all."""
@@ -252,22 +237,18 @@ def plan_batches(
     return batches
 
 
-def group(conversations: Sequence[Conversation], batch_tokens: int) -> Iterator[list[Conversation]]:
-    """Successive conversations, so many that they have about ``batch_tokens`` tokens."""
-    batch: list[Conversation] = []
-    for conversation in conversations:
-        batch.append(conversation)
-        if sum(len(c.tokens) for c in batch) >= batch_tokens:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
-
-
-def training_precision() -> torch.autocast:
-    """Products in bfloat16 where the CPU has instructions for them, else in float32."""
-    fast = torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()
-    return torch.autocast("cpu", torch.bfloat16, enabled=fast)
+@contextlib.contextmanager
+def _worker_threads(count: int | None) -> Iterator[ThreadPoolExecutor]:
+    """Threads each of whose operations are single-threaded; see `gradients`."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with ThreadPoolExecutor(
+            count or before, initializer=torch.set_num_threads, initargs=(1,)
+        ) as pool:
+            yield pool
+    finally:
+        torch.set_num_threads(before)
 
 
 @contextlib.contextmanager

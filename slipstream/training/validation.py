@@ -9,11 +9,11 @@ from torch import Tensor
 from slipstream.speculation.eagle3.config import Eagle3Config
 from slipstream.training.batch import Batch
 from slipstream.training.corpus import Conversation
+from slipstream.training.gradients import PART_TOKENS, group, training_precision
 from slipstream.training.head import Columns
 from slipstream.training.network import Folded, Network
 from slipstream.training.objective import Objective, Score
 from slipstream.training.target import TargetTensors
-from slipstream.training.trainer import PART_TOKENS, group, training_precision
 
 
 @torch.no_grad()
