@@ -292,7 +292,7 @@ inline float exponential(float x) {
 
 // The merged row takes the place of its partial results: head h's values end before those of head
 // h + 1 begin, and within a head dimensions are read before they are written over.
-void merge(const Attention& attention, const Step& step, int row) {
+[[gnu::flatten]] void merge(const Attention& attention, const Step& step, int row) {
   const int head_dim = attention.cache.head_dim, stride = head_dim + 2;
   const int segments = step.positions[row] / kSegment + 1;
   float* merged = attention.partials + size_t(row) * attention.heads * attention.segments * stride;

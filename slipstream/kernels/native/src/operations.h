@@ -8,24 +8,32 @@
 
 namespace slipstream {
 
-// Row operations are cut so that every thread finds some, and no task is too short to claim.
+// Row operations are cut so that every thread finds two tasks, but into no more than that pays.
 class RowRanges {
  public:
-  static constexpr int kRowsOfTask = 4;
-  static int tasks(int rows) { return (rows + kRowsOfTask - 1) / kRowsOfTask; }
+  RowRanges(const StepState& state, int rows)
+      : rows_(rows), of_task_(std::clamp(rows / (2 * state.threads), 1, kMostOfTask)) {}
+  int tasks() const { return (rows_ + of_task_ - 1) / of_task_; }
   template <typename Function>
-  static void run(int rows, int task, Function row) {
-    const int last = std::min(rows, (task + 1) * kRowsOfTask);
-    for (int i = task * kRowsOfTask; i < last; ++i) row(i);
+  void run(int task, Function row) const {
+    const int last = std::min(rows_, (task + 1) * of_task_);
+    for (int i = task * of_task_; i < last; ++i) row(i);
   }
+
+ private:
+  static constexpr int kMostOfTask = 4;
+  int rows_;
+  int of_task_;
 };
 
 class Embed : public Operation {
  public:
   Embed(const Matrix& table, const RowBuffer& out) : table_(table), out_(out) {}
-  int tasks(const StepState& state) const override { return RowRanges::tasks(state.step.rows); }
+  int tasks(const StepState& state) const override {
+    return RowRanges(state, state.step.rows).tasks();
+  }
   void run(const StepState& state, int task) const override {
-    RowRanges::run(state.step.rows, task, [&](int row) {
+    RowRanges(state, state.step.rows).run(task, [&](int row) {
       float* out = out_.view().floats + size_t(row) * out_.width();
       state.kernels->embed(table_, state.step.tokens[row], out, out_.width());
     });
@@ -41,9 +49,9 @@ class Norm : public Operation {
   Norm(const RowBuffer& x, const float* weight, int width, float eps, Domain domain,
        const RowBuffer& out)
       : x_(x), weight_(weight), width_(width), eps_(eps), domain_(domain), out_(out) {}
-  int tasks(const StepState& state) const override { return RowRanges::tasks(rows(state)); }
+  int tasks(const StepState& state) const override { return RowRanges(state, rows(state)).tasks(); }
   void run(const StepState& state, int task) const override {
-    RowRanges::run(rows(state), task, [&](int row) {
+    RowRanges(state, rows(state)).run(task, [&](int row) {
       const int from = domain_ == Domain::kLogits ? state.step.logit_rows[row] : row;
       const float* x = x_.view().floats + size_t(from) * x_.width();
       state.kernels->rms_norm(x, width_, weight_, eps_, out_.view(), row);
@@ -65,9 +73,11 @@ class Norm : public Operation {
 class Convert : public Operation {
  public:
   Convert(const RowBuffer& x, const RowBuffer& out) : x_(x), out_(out) {}
-  int tasks(const StepState& state) const override { return RowRanges::tasks(state.step.rows); }
+  int tasks(const StepState& state) const override {
+    return RowRanges(state, state.step.rows).tasks();
+  }
   void run(const StepState& state, int task) const override {
-    RowRanges::run(state.step.rows, task, [&](int row) {
+    RowRanges(state, state.step.rows).run(task, [&](int row) {
       const float* x = x_.view().floats + size_t(row) * x_.width();
       state.kernels->convert(x, x_.width(), out_.view(), row);
     });
@@ -82,9 +92,11 @@ class Convert : public Operation {
 class Keep : public Operation {
  public:
   Keep(const SlotRows& kept, int part, const RowBuffer& x) : kept_(kept), part_(part), x_(x) {}
-  int tasks(const StepState& state) const override { return RowRanges::tasks(state.step.rows); }
+  int tasks(const StepState& state) const override {
+    return RowRanges(state, state.step.rows).tasks();
+  }
   void run(const StepState& state, int task) const override {
-    RowRanges::run(state.step.rows, task, [&](int row) {
+    RowRanges(state, state.step.rows).run(task, [&](int row) {
       Rows out{Form::kBfloat16, kept_.width, nullptr, nullptr, nullptr, nullptr, nullptr};
       out.halves = kept_.at(state.step.slots[row], part_);
       const float* x = x_.view().floats + size_t(row) * x_.width();
@@ -102,9 +114,11 @@ class Gather : public Operation {
  public:
   Gather(const SlotRows& kept, int part, const RowBuffer& out, int column)
       : kept_(kept), part_(part), out_(out), column_(column) {}
-  int tasks(const StepState& state) const override { return RowRanges::tasks(state.step.rows); }
+  int tasks(const StepState& state) const override {
+    return RowRanges(state, state.step.rows).tasks();
+  }
   void run(const StepState& state, int task) const override {
-    RowRanges::run(state.step.rows, task, [&](int row) {
+    RowRanges(state, state.step.rows).run(task, [&](int row) {
       const uint16_t* from = kept_.at(state.step.sources[row], part_);
       float* out = out_.view().floats + size_t(row) * out_.width() + column_;
       for (int i = 0; i < kept_.values; ++i) {
@@ -207,11 +221,14 @@ class AttentionOperation : public Operation {
 class StoreKeys : public AttentionOperation {
  public:
   using AttentionOperation::AttentionOperation;
-  int tasks(const StepState& state) const override { return RowRanges::tasks(state.step.rows); }
+  int tasks(const StepState& state) const override {
+    return RowRanges(state, state.step.rows).tasks();
+  }
   void run(const StepState& state, int task) const override {
     const Attention attention = with_rows(state);
-    RowRanges::run(state.step.rows, task,
-                   [&](int row) { state.kernels->store_keys(attention, state.step, row); });
+    RowRanges(state, state.step.rows).run(task, [&](int row) {
+      state.kernels->store_keys(attention, state.step, row);
+    });
   }
 };
 
@@ -219,23 +236,38 @@ class Attend : public AttentionOperation {
  public:
   using AttentionOperation::AttentionOperation;
   int tasks(const StepState& state) const override {
-    return int(state.pieces.size()) * attention_.cache.kv_heads;
+    return int(state.pieces.size()) * attention_.cache.kv_heads * parts(state);
   }
   void run(const StepState& state, int task) const override {
-    const StepState::Piece& piece = state.pieces[task / attention_.cache.kv_heads];
-    state.kernels->attend(with_rows(state), state.step, state.tiles[piece.tile],
-                          task % attention_.cache.kv_heads, piece.segment);
+    const int part = task % parts(state), head = task / parts(state) % attention_.cache.kv_heads;
+    const StepState::Piece& piece = state.pieces[task / parts(state) / attention_.cache.kv_heads];
+    const Tile& tile = state.tiles[piece.tile];
+    const int rows = tile.last + 1 - tile.first;
+    const Tile of_part{tile.first + rows * part / parts(state),
+                       tile.first + rows * (part + 1) / parts(state) - 1};
+    if (of_part.first <= of_part.last)
+      state.kernels->attend(with_rows(state), state.step, of_part, head, piece.segment);
+  }
+
+ private:
+  // Tiles are halved where there are too few for every thread to find as much as the others.
+  int parts(const StepState& state) const {
+    const int whole = int(state.pieces.size()) * attention_.cache.kv_heads;
+    return state.step.rows > 1 && whole < 4 * state.threads ? 2 : 1;
   }
 };
 
 class Merge : public AttentionOperation {
  public:
   using AttentionOperation::AttentionOperation;
-  int tasks(const StepState& state) const override { return RowRanges::tasks(state.step.rows); }
+  int tasks(const StepState& state) const override {
+    return RowRanges(state, state.step.rows).tasks();
+  }
   void run(const StepState& state, int task) const override {
     const Attention attention = with_rows(state);
-    RowRanges::run(state.step.rows, task,
-                   [&](int row) { state.kernels->merge(attention, state.step, row); });
+    RowRanges(state, state.step.rows).run(task, [&](int row) {
+      state.kernels->merge(attention, state.step, row);
+    });
   }
 };
 

@@ -275,7 +275,8 @@ inline void finish(const Product& product, int panel, int row, Floats value) {
 }
 
 // Panels of gates g and g + 2 and of the ups after them give one group of the next rows.
-inline void finish_swiglu(const Product& product, int panel, int row, const Floats (&four)[4]) {
+[[gnu::flatten]] inline void finish_swiglu(const Product& product, int panel, int row,
+                                           const Floats (&four)[4]) {
   Floats half[2];
   for (int i = 0; i < 2; ++i)
     half[i] = silu(with_bias(product, panel + 2 * i, four[2 * i])) *

@@ -68,43 +68,103 @@ inline void store_bfloat16(uint16_t* to, Floats value) {
   for (int i = 0; i < kLanes; ++i) to[i] = uint16_t(lanes[i]);
 }
 
-// The first place of the largest magnitude in a group.
-inline int place_of_largest(Floats low, Floats high, float largest) {
-  alignas(64) static constexpr float kLeft[kGroup] = {32, 31, 30, 29, 28, 27, 26, 25, 24, 23, 22,
-                                                      21, 20, 19, 18, 17, 16, 15, 14, 13, 12, 11,
-                                                      10, 9,  8,  7,  6,  5,  4,  3,  2,  1};
-  const Floats least = splat(largest), none = splat(0.0f);
-  const Floats left_low = select(less(absolute(low), least), none, load(kLeft));
-  const Floats left_high = select(less(absolute(high), least), none, load(kLeft + kLanes));
-  return kGroup - int(max_lanes(maximum(left_low, left_high)));
+// A bit for each of a group's values that is not less than `least`.
+inline uint32_t bits_of_largest(Floats low, Floats high, float least) {
+  const Ints less_low = less(low, splat(least)), less_high = less(high, splat(least));
+#if defined(__AVX512F__)
+  const auto bits = [](Ints mask) { return uint32_t(_mm512_movepi32_mask((__m512i)mask.part[0])); };
+#elif defined(__AVX2__)
+  const auto bits = [](Ints mask) {
+    const auto of_part = [&](int i) { return uint32_t(_mm256_movemask_ps((__m256)mask.part[i])); };
+    return of_part(0) | of_part(1) << 8;
+  };
+#else
+  const auto bits = [](Ints mask) {
+    int32_t lanes[kLanes];
+    store(lanes, mask);
+    uint32_t all = 0;
+    for (int i = 0; i < kLanes; ++i) all |= uint32_t(lanes[i] & 1) << i;
+    return all;
+  };
+#endif
+  return ~(bits(less_low) | bits(less_high) << kLanes);
 }
 
-// Integers of value / scale rounded to nearest, where the scale is the largest magnitude / `most`;
-// the scale is returned.
-inline float round_to_scale(Floats low, Floats high, float most, Ints (&integers)[2]) {
-  const float largest = max_lanes(maximum(absolute(low), absolute(high)));
+// The two largest of a group's magnitudes; the same one twice if it occurs twice.
+struct Largest {
+  float first;
+  float second;
+};
+inline Largest two_largest(Floats low, Floats high) {
+  typedef float Quad __attribute__((vector_size(16)));
+  // The comparisons differ so that each is one instruction.
+  const auto larger = [](Quad a, Quad b) { return a < b ? b : a; };
+  const auto smaller = [](Quad a, Quad b) { return b < a ? b : a; };
+  Quad firsts[8], seconds[8];
+  std::memcpy(firsts, &low, sizeof low);
+  std::memcpy(firsts + 4, &high, sizeof high);
+  const auto merge = [&](int i, Quad first, Quad second) {
+    seconds[i] = larger(smaller(firsts[i], first), larger(seconds[i], second));
+    firsts[i] = larger(firsts[i], first);
+  };
+  for (int i = 0; i < 4; ++i) {
+    seconds[i] = smaller(firsts[i], firsts[i + 4]);
+    firsts[i] = larger(firsts[i], firsts[i + 4]);
+  }
+  for (int i = 0; i < 2; ++i) merge(i, firsts[i + 2], seconds[i + 2]);
+  merge(0, firsts[1], seconds[1]);
+  const auto turned = [](Quad a) { return Quad{a[2], a[3], a[0], a[1]}; };
+  const auto swapped = [](Quad a) { return Quad{a[1], a[0], a[3], a[2]}; };
+  merge(0, turned(firsts[0]), turned(seconds[0]));
+  merge(0, swapped(firsts[0]), swapped(seconds[0]));
+  return {firsts[0][0], seconds[0][0]};
+}
+
+// What the integers of values up to `largest` count for if they reach `most`, and its inverse: 0
+// for scales too small to invert, so that such values are written as zeros.
+struct Rounding {
+  float scale;
+  float inverse;
+};
+inline Rounding rounding_to(float most, float largest) {
   const float scale = largest / most;
-  // Scales too small to invert are written as zeros.
-  const Floats inverse = splat(scale > 1e-37f ? most / largest : 0.0f);
-  integers[0] = round_to_ints(low * inverse);
-  integers[1] = round_to_ints(high * inverse);
-  return scale;
+  return {scale, scale > 1e-37f ? most / largest : 0.0f};
 }
 
 inline void write_int8_group(Floats low, Floats high, int8_t* bytes, RowGroup& group) {
+  // All ones but for one zero, which the group's outlier meets.
+  alignas(64) static constexpr int32_t kKept[2 * kGroup] = {
+      -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1,
+      -1, -1, -1, -1, -1, -1, -1, -1, -1, 0,  -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1,
+      -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
+  const Floats sizes[2] = {absolute(low), absolute(high)};
+  const Largest largest = two_largest(sizes[0], sizes[1]);
+  const Rounding rounding = rounding_to(127.0f, largest.second);
+  const Floats inverse = splat(rounding.inverse);
+  const uint32_t candidates = bits_of_largest(sizes[0], sizes[1], largest.first);
+  const int place = __builtin_ctz(candidates);
+  const int32_t* kept = kKept + kGroup - 1 - place;
+  const auto integers_of = [&](Floats x, const int32_t* kept) {
+    return round_to_ints(floats_of(bits_of(x * inverse) & load(kept)));
+  };
+  const Ints integers[2] = {integers_of(low, kept), integers_of(high, kept + kLanes)};
+  store_bytes(bytes, integers[0], integers[1]);
   float lanes[kGroup];
   store(lanes, low);
   store(lanes + kLanes, high);
-  const float largest = max_lanes(maximum(absolute(low), absolute(high)));
-  const int place = place_of_largest(low, high, largest);
+  group.scale = rounding.scale;
   group.outlier = lanes[place];
   group.quad_at = place / 4 % 4 * kPanel * 4;
   group.nibble_at = place % 4 * 8 + place / 16 * 4;
-  lanes[place] = 0.0f;
-  Ints integers[2];
-  group.scale = round_to_scale(load(lanes), load(lanes + kLanes), 127.0f, integers);
-  store_bytes(bytes, integers[0], integers[1]);
-  group.sum = group.scale * sum_lanes(to_floats(integers[0] + integers[1])) + group.outlier;
+  group.sum = rounding.scale * sum_lanes(to_floats(integers[0] + integers[1])) + group.outlier;
+}
+
+inline void write_int16_group(Floats low, Floats high, int16_t* shorts, RowGroup& group) {
+  const float largest = max_lanes(maximum(absolute(low), absolute(high)));
+  const Rounding rounding = rounding_to(32767.0f, largest);
+  const Floats inverse = splat(rounding.inverse);
+  group.scale = rounding.scale;
+  store_shorts(shorts, round_to_ints(low * inverse), round_to_ints(high * inverse));
 }
 
 // One group of a row in the form of `out`.
@@ -123,9 +183,7 @@ inline void write_group(Floats low, Floats high, const Rows& out, int row, int g
       write_int8_group(low, high, out.bytes + place, out.groups[place / kGroup]);
       break;
     case Form::kInt16:
-      Ints integers[2];
-      out.groups[place / kGroup].scale = round_to_scale(low, high, 32767.0f, integers);
-      store_shorts(out.shorts + place, integers[0], integers[1]);
+      write_int16_group(low, high, out.shorts + place, out.groups[place / kGroup]);
       break;
   }
 }
@@ -138,7 +196,7 @@ inline Floats load_padded(const float* x, int from, int width) {
   return load(lanes);
 }
 
-void write_row(const float* x, int width, const Rows& out, int row) {
+[[gnu::flatten]] void write_row(const float* x, int width, const Rows& out, int row) {
   for (int group = 0; group < out.width / kGroup; ++group) {
     const int start = group * kGroup;
     write_group(load_padded(x, start, width), load_padded(x, start + kLanes, width), out, row,
@@ -156,7 +214,8 @@ inline float inverse_norm(const float* x, int width, float eps) {
   return 1.0f / __builtin_sqrtf(sum_lanes(squares) / float(width) + eps);
 }
 
-void rms_norm(const float* x, int width, const float* weight, float eps, const Rows& out, int row) {
+[[gnu::flatten]] void rms_norm(const float* x, int width, const float* weight, float eps,
+                               const Rows& out, int row) {
   const Floats inverse = splat(inverse_norm(x, width, eps));
   for (int group = 0; group < out.width / kGroup; ++group) {
     const int start = group * kGroup;
