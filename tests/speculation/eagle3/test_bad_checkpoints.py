@@ -205,6 +205,7 @@ def test_a_pickle_runs_nothing(save: Callable[[Any, Path], None], tmp_path: Path
         ({1: torch.zeros(1)}, "should hold tensors by name"),
         ({"norm.weight": 1.0}, "should hold tensors by name"),
         ({"norm.weight": torch.zeros(24).to_sparse()}, "should hold tensors by name"),
+        ({"norm.weight": torch.empty(24, device="meta")}, "should hold tensors by name"),
         ({"norm.weight": torch.zeros(24, dtype=torch.int32)}, "stores norm.weight as int32"),
         ({"norm.weight": torch.zeros(24, dtype=torch.float8_e4m3fn)}, "as float8_e4m3fn"),
         ({"norm.weight": torch.tensor(1.0)}, "with the shape (); it should be (24,)"),
