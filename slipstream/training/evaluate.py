@@ -1,7 +1,7 @@
 """How often a drafter's guesses are accepted, by depth and by kind of text."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -11,9 +11,6 @@ from rich.table import Table
 from slipstream.engine.engine import Engine
 from slipstream.engine.messages import Delta, Submit
 from slipstream.engine.params import SamplingParams, Speculation, TreeShape
-from slipstream.models.tokenizer import Tokenizer
-
-Messages = Sequence[dict[str, str]]
 
 ALL = "all"
 
@@ -37,13 +34,13 @@ class Acceptance:
 
 def evaluate(
     engine: Engine,
-    tokenizer: Tokenizer,
-    prompts: Iterable[tuple[str, Messages]],
+    prompts: Iterable[tuple[str, list[int]]],
     shape: TreeShape,
     max_tokens: int,
+    stop_token_ids: tuple[int, ...],
     report: Callable[[str], None] = lambda kind: None,
 ) -> dict[str, Acceptance]:
-    """Answer prompts of given kinds one by one, greedily, with trees of this shape.
+    """Answer prompts (a kind, token ids) one by one, greedily, with trees of this shape.
 
     Returns the acceptance of each kind, and of ``all``. ``report`` is called after each prompt.
     """
@@ -51,11 +48,11 @@ def evaluate(
     params = SamplingParams(
         max_tokens=max_tokens,
         temperature=0,
-        stop_token_ids=tokenizer.eos_token_ids,
+        stop_token_ids=stop_token_ids,
         speculation=Speculation("fixed", shape),
     )
-    for number, (kind, messages) in enumerate(prompts):
-        engine.submit(Submit(number, tokenizer.apply_chat_template(messages), params))
+    for number, (kind, tokens) in enumerate(prompts):
+        engine.submit(Submit(number, tokens, params))
         steps = [len(delta.token_ids) - 1 for delta in _deltas(engine)]
         for name in (kind, ALL):
             results[name].accepted += steps[1:]

@@ -17,8 +17,10 @@ from slipstream.engine.load import load_target
 from slipstream.engine.messages import Submit
 from slipstream.engine.options import EngineOptions
 from slipstream.engine.params import SamplingParams
+from slipstream.errors import UserError
+from slipstream.models.chat_template import ChatTemplateError
 from slipstream.models.checkpoint import Checkpoint
-from slipstream.models.tokenizer import load_tokenizer
+from slipstream.models.tokenizer import Tokenizer, load_tokenizer
 from slipstream.speculation.ngram import NgramDrafter
 from slipstream.training.corpus import FEATURES, PROMPTS_PER_SHARD, ShardWriter, missing_shards
 
@@ -36,6 +38,21 @@ class Generated:
     total: int
     tokens: int  # of this run, prompts included
     seconds: float  # of this run
+
+
+def prompt_tokens(tokenizer: Tokenizer, messages: Messages, room: int) -> list[int]:
+    """Token ids of a prompt, by the chat template if there is one; what is longer than ``room``
+    loses its beginning. Raises ``UserError`` if there is no room, or for what is no message."""
+    if room < 1:
+        raise UserError("such long answers leave this model no room for prompts; allow fewer tokens")
+    try:
+        if tokenizer.has_chat_template:
+            tokens = tokenizer.apply_chat_template(messages)
+        else:
+            tokens = tokenizer.encode("\n\n".join(message["content"] for message in messages))
+    except (ChatTemplateError, KeyError, TypeError) as error:
+        raise UserError(f"the prompt {str(messages)[:100]} cannot be asked: {error}") from None
+    return tokens[-room:]
 
 
 class CorpusGenerator:
@@ -73,13 +90,14 @@ class CorpusGenerator:
     ) -> None:
         """Answer the prompts whose shard is not there, as many as ``disk_bytes`` hold for sure.
 
-        ``report`` is called at the start and after every shard.
+        ``report`` is called at the start and after every shard. Raises ``UserError`` if there is
+        room for none, or the folder has answers to others.
         """
         started = time.perf_counter()
         tokens = self._tokenize(prompts, disk_bytes)
         done = len(tokens)
         waiting: list[int] = []
-        for shard in reversed(missing_shards(self._folder, len(tokens))):
+        for shard in reversed(missing_shards(self._folder, tokens)):
             first = shard * PROMPTS_PER_SHARD
             members = range(first, min(first + PROMPTS_PER_SHARD, len(tokens)))
             done -= len(members)
@@ -99,24 +117,21 @@ class CorpusGenerator:
                 report(Generated(done, len(tokens), self._tokens, seconds))
 
     def _tokenize(self, prompts: Sequence[Messages], disk_bytes: int) -> list[list[int]]:
-        """Token ids of the prompts that fit the disk if every answer is as long as it may be.
-
-        A prompt that leaves no room for an answer loses its beginning.
-        """
+        """Token ids of the prompts that fit the disk if every answer is as long as it may be."""
         room = self._model.max_model_len - self._answer_tokens
         tokenized: list[list[int]] = []
         for messages in prompts:
-            tokens = self._encode(messages)[-room:]
+            tokens = prompt_tokens(self._tokenizer, messages, room)
             disk_bytes -= (len(tokens) + self._answer_tokens) * self._bytes_per_token
             if disk_bytes < 0:
                 break
             tokenized.append(tokens)
+        if not tokenized:
+            raise UserError(
+                f"the disk space given holds not even one answer of {self._answer_tokens} tokens; "
+                "give --disk more"
+            )
         return tokenized
-
-    def _encode(self, messages: Messages) -> list[int]:
-        if self._tokenizer.has_chat_template:
-            return self._tokenizer.apply_chat_template(messages)
-        return self._tokenizer.encode("\n\n".join(message["content"] for message in messages))
 
     def _submit(self, index: int, tokens: list[int]) -> None:
         params = SamplingParams(

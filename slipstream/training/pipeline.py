@@ -23,7 +23,7 @@ from slipstream.speculation.eagle3.config import Eagle3Config
 from slipstream.training import trainer
 from slipstream.training.corpus import Corpus, held_out
 from slipstream.training.evaluate import acceptance_table, evaluate, plot_acceptance
-from slipstream.training.generate import CorpusGenerator, Generated
+from slipstream.training.generate import CorpusGenerator, Generated, prompt_tokens
 from slipstream.training.model_card import Making, model_card
 from slipstream.training.prompts import TrainingPrompt, written_prompts
 from slipstream.training.target import TargetTensors
@@ -75,9 +75,14 @@ class Pipeline:
 
     def generate(self) -> None:
         """Have the target answer the prompts, where that has not been done."""
-        layers = self._config(self._plan.draft_vocab_size).layers_for(
-            self._checkpoint.config.num_layers
-        )
+        target_layers = self._checkpoint.config.num_layers
+        layers = self._config(self._plan.draft_vocab_size).layers_for(target_layers)
+        if min(layers) < 0 or max(layers) > target_layers:
+            raise UserError(
+                f"a drafter reads what enters the layers {', '.join(map(str, layers))} of a model "
+                f"with {target_layers} layers; models of 3 or more layers can have one"
+            )
+        self._make_folder()
         generator = CorpusGenerator(
             self._checkpoint, self._options("ngram"), layers, self._corpus, self._plan.answer_tokens
         )
@@ -106,13 +111,11 @@ class Pipeline:
         vocabulary = choose_vocabulary(
             corpus.training, config.draft_vocab_size, config.vocab_size, ends
         )
-        seconds = 0.0
-        with self._bar("training") as bar:
+        # Kernels of torch turn gradients off in the whole process.
+        with self._bar("training") as bar, torch.enable_grad():
             task = bar.add_task("", total=None, text="")
 
             def report(progress: trainer.Progress) -> None:
-                nonlocal seconds
-                seconds = progress.seconds
                 bar.update(task, completed=progress.tokens, total=progress.total)
                 bar.update(task, text=_progress_text(progress))
 
@@ -125,27 +128,33 @@ class Pipeline:
                 self._plan.folder,
                 report,
             )
-        if seconds:  # else it was trained before
-            shutil.rmtree(self._drafter, ignore_errors=True)
-            tensors = {name: weight.numpy() for name, weight in weights.items()}
-            write_drafter(self._drafter, config, tensors, vocabulary)
-            making = self._making(corpus, coverage(corpus.held_out, vocabulary), seconds)
-            (self._plan.folder / _MAKING).write_bytes(msgspec.json.encode(making))
+        state = torch.load(self._plan.folder / trainer.STATE_FILE, weights_only=True, mmap=True)
+        making = self._making(corpus, coverage(corpus.held_out, vocabulary), state["seconds"])
+        # Also if there was nothing left to train: the run that did may have been killed here.
+        unfinished = self._drafter.with_suffix(".unfinished")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        tensors = {name: weight.numpy() for name, weight in weights.items()}
+        write_drafter(unfinished, config, tensors, vocabulary)
+        shutil.rmtree(self._drafter, ignore_errors=True)
+        (self._plan.folder / _MAKING).write_bytes(msgspec.json.encode(making))
+        unfinished.replace(self._drafter)
 
     def evaluate(self) -> None:
         """Measure acceptance on held-out prompts; the drafter's model card gets the figures."""
-        if not self._drafter.exists():
+        if not (self._drafter.exists() and (self._plan.folder / _MAKING).exists()):
             raise UserError(f"there is no drafter in {self._drafter} yet; train it first")
+        answer_tokens = self._plan.answer_tokens
         prompts = [p for i, p in enumerate(self._prompts) if held_out(i)]
-        engine, _ = load_engine(self._options(str(self._drafter)))
+        engine, ready = load_engine(self._options(str(self._drafter)))
+        tokenizer, room = load_tokenizer(self._checkpoint), ready.max_model_len - answer_tokens
         with self._bar("held-out prompts") as bar:
             task = bar.add_task("", total=len(prompts), text="")
             results = evaluate(
                 engine,
-                load_tokenizer(self._checkpoint),
-                [(prompt.kind, prompt.messages) for prompt in prompts],
+                [(p.kind, prompt_tokens(tokenizer, p.messages, room)) for p in prompts],
                 EVALUATED_TREE,
-                self._plan.answer_tokens,
+                answer_tokens,
+                tokenizer.eos_token_ids,
                 lambda kind: bar.advance(task),
             )
         self._console.print(acceptance_table(results, EVALUATED_TREE.num_steps))
@@ -155,13 +164,29 @@ class Pipeline:
         (self._drafter / "README.md").write_text(card, encoding="utf-8")
         self._console.print(f"The drafter is in {self._drafter}, the plot in {self._plan.folder}.")
 
+    def _make_folder(self) -> None:
+        try:
+            self._corpus.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"cannot write into {self._plan.folder}: {error.strerror}") from None
+
     def _making(self, corpus: Corpus, covered: float, seconds: float) -> Making:
         plan, conversations = self._plan, [*corpus.training, *corpus.held_out]
         files = " ".join(f"--prompts {file}" for file in plan.prompts)
-        command = f"slipstream train {plan.model} --out DIR --conversations {plan.conversations}"
+        numbers = {
+            "conversations": plan.conversations,
+            "answer-tokens": plan.answer_tokens,
+            "draft-vocabulary": plan.draft_vocab_size,
+            "levels": plan.training.levels,
+            "epochs": plan.training.epochs,
+            "learning-rate": plan.training.learning_rate,
+            "batch-tokens": plan.training.batch_tokens,
+        }
+        options = " ".join(f"--{name} {number}" for name, number in numbers.items())
+        command = f"slipstream train {plan.model} --out DIR {options} {files}"
         return Making(
             target=self._checkpoint.name,
-            command=f"{command} --epochs {plan.training.epochs:g} {files}".strip(),
+            command=command.strip(),
             prompts="prompts of their own" if plan.prompts else "prompts written for this",
             conversations=len(conversations),
             tokens=sum(len(c.tokens) for c in conversations),

@@ -3,6 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors import SafetensorError
 
 from slipstream.errors import UserError
 from slipstream.training.corpus import (
@@ -51,18 +52,47 @@ def test_conversations_come_back_as_they_were_written(tmp_path: Path) -> None:
 
 
 def test_missing_shards_are_those_not_written(tmp_path: Path) -> None:
-    prompts = 3 * PROMPTS_PER_SHARD + 1
+    prompts: list[list[int]] = [[0]] * (3 * PROMPTS_PER_SHARD + 1)
     assert missing_shards(tmp_path, prompts) == [0, 1, 2, 3]
-    write(tmp_path, 1, [64])
+    written = write(tmp_path, 1, [*range(PROMPTS_PER_SHARD, 2 * PROMPTS_PER_SHARD)])
+    for number, (tokens, _) in written.items():
+        prompts[number] = tokens[:3]
     assert missing_shards(tmp_path, prompts) == [0, 2, 3]
     assert [path.name for path in tmp_path.iterdir()] == ["shard-00001.safetensors"]
+
+
+def test_a_last_shard_of_fewer_prompts_is_missing_once_there_are_more(tmp_path: Path) -> None:
+    written = write(tmp_path, 0, [0, 1])
+    prompts = [tokens[:3] for tokens, _ in written.values()]
+    assert missing_shards(tmp_path, prompts) == []
+    assert missing_shards(tmp_path, prompts[:1]) == []
+    assert missing_shards(tmp_path, [*prompts, [7]]) == [0]
+
+
+def test_answers_to_other_prompts_are_refused(tmp_path: Path) -> None:
+    write(tmp_path, 0, [0, 1])
+    with pytest.raises(UserError, match="answers other prompts"):
+        missing_shards(tmp_path, [[41], [42]])
+
+
+def test_a_shard_that_cannot_be_written_is_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(tensors: object, path: Path) -> None:
+        path.write_bytes(b"half")
+        raise SafetensorError("No space left on device")
+
+    monkeypatch.setattr("slipstream.training.corpus.save_file", full)
+    with pytest.raises(UserError, match="No space left"):
+        write(tmp_path, 0, [0])
+    assert not list(tmp_path.iterdir())
 
 
 def test_an_unfinished_shard_is_not_there(tmp_path: Path) -> None:
     ShardWriter(tmp_path / "new", 0, 2).add(
         np.zeros(4, np.int32), 2, 0, np.zeros((4, FEATURES * HIDDEN), np.float32)
     )
-    assert missing_shards(tmp_path / "new", 1) == [0]
+    assert missing_shards(tmp_path / "new", [[1]]) == [0]
 
 
 def test_held_out_prompts_are_few_and_regular() -> None:

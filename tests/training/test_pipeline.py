@@ -1,6 +1,7 @@
 """The whole of ``slipstream train`` on a tiny model, stopped and resumed."""
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -8,8 +9,10 @@ import pytest
 
 from slipstream.cli import main
 from slipstream.speculation.eagle3.checkpoint import open_drafter
+from slipstream.training import pipeline
 from slipstream.training.corpus import Corpus
 from slipstream.training.generate import CorpusGenerator
+from tests.models.tiny import make_tiny
 
 WORDS = [
     "the",
@@ -131,3 +134,62 @@ def test_there_is_nothing_to_evaluate(
         run(monkeypatch, *options(tiny_llama, tmp_path, prompts), "--evaluate")
     assert refused.value.code == 2
     assert "train it first" in capsys.readouterr().err
+
+
+def test_killed_before_the_drafter_is_written(
+    tiny_llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On torch's kernels, without a chat template, and with a prompt too long for the model."""
+    target, prompts, out = tmp_path / "target", tmp_path / "few.jsonl", tmp_path / "out"
+    shutil.copytree(tiny_llama, target)
+    (target / "chat_template.jinja").unlink()
+    prompts.write_text("\n".join(json.dumps("fox " * n) for n in (3000, 1, 2)))
+    monkeypatch.setenv("SLIPSTREAM_KERNELS", "torch")
+
+    def killed(*of_drafter: object) -> None:
+        raise KeyboardInterrupt
+
+    write = pipeline.write_drafter
+    monkeypatch.setattr(pipeline, "write_drafter", killed)
+    with pytest.raises(SystemExit) as stopped:
+        run(monkeypatch, *options(target, out, prompts))
+    assert stopped.value.code == 130
+    monkeypatch.setattr(pipeline, "write_drafter", write)
+    with pytest.raises(SystemExit) as done:
+        run(monkeypatch, *options(target, out, prompts))
+    assert not done.value.code
+    assert open_drafter(str(out / "drafter")).config.draft_vocab_size == 64
+    command = (out / "drafter" / "README.md").read_text()
+    assert "--answer-tokens 12 --draft-vocabulary 64" in command
+
+
+@pytest.mark.parametrize(
+    ("layers", "out", "line", "more", "message"),
+    [
+        (2, "new", '"fox"', [], "models of 3 or more layers"),
+        (3, "file/below", '"fox"', [], "cannot write into"),
+        (3, "new", '{"messages": [{"text": "fox"}]}', [], "cannot be asked"),
+        (3, "new", '"fox"', ["--answer-tokens", 4096], "no room for prompts"),
+        (3, "new", '"fox"', ["--disk", "1KiB"], "give --disk more"),
+    ],
+)
+def test_what_cannot_be_is_a_line_before_anything_is_done(
+    layers: int,
+    out: str,
+    line: str,
+    more: list[object],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    make_tiny("llama", tmp_path / "target", num_hidden_layers=layers)
+    capsys.readouterr()  # its progress
+    (tmp_path / "file").touch()
+    (tmp_path / "one.jsonl").write_text(line)
+    arguments = options(tmp_path / "target", tmp_path / out, tmp_path / "one.jsonl")
+    with pytest.raises(SystemExit) as refused:
+        run(monkeypatch, *arguments, *more)
+    assert refused.value.code == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
