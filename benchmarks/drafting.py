@@ -17,13 +17,15 @@ from pathlib import Path
 
 import numpy as np
 
-from slipstream.engine.load import Target, load_drafter, load_target, open_drafter_for, open_target
+from slipstream.engine.load import load_drafter, load_target, open_drafter_for, open_target
 from slipstream.engine.options import EngineOptions
 from slipstream.engine.params import SamplingParams
+from slipstream.kernels import choose_kernels
 from slipstream.memory.pool import pages_for
+from slipstream.models.transformer import Transformer
 from slipstream.speculation.batch import build_step_batch
 from slipstream.speculation.drafter import DraftTask
-from slipstream.speculation.eagle3.drafter import WINDOW, Eagle3Drafter
+from slipstream.speculation.eagle3.drafter import WINDOW, Eagle3Drafter, new_rings
 from slipstream.speculation.tree import TokenTree, TreeShape
 
 LEVELS = 4
@@ -32,12 +34,12 @@ LEVELS = 4
 class Request:
     """One request with a committed context of ``length`` tokens."""
 
-    def __init__(self, target: Target, vocab_size: int, length: int) -> None:
+    def __init__(self, model: Transformer, vocab_size: int, length: int) -> None:
         self.committed = 0
         self.pages = list(range(pages_for(length + 32)))
         self.tokens = np.random.default_rng(0).integers(100, vocab_size - 100, length + 1)
         self.tokens = self.tokens.astype(np.int32)
-        self._model = target.model
+        self._model = model
         for start in range(0, length, 256):
             stop = min(start + 256, length)
             tree = TokenTree.chain(self.tokens[start:stop])
@@ -100,9 +102,10 @@ def main() -> None:
     eagle3 = open_drafter_for(options, checkpoint)
     assert eagle3 is not None, "an EAGLE-3 drafter is needed"
     layers = eagle3.config.layers_for(checkpoint.config.num_layers)
-    target = load_target(options, checkpoint, layers)
-    drafter = load_drafter(eagle3, target.model, target.kernels, 1)
-    request = Request(target, checkpoint.config.vocab_size, WINDOW + 40)
+    kernels = choose_kernels(options.threads)
+    model, _ = load_target(options, checkpoint, kernels, 1 << 30, layers)
+    drafter = load_drafter(eagle3, model, kernels, new_rings(1))
+    request = Request(model, checkpoint.config.vocab_size, WINDOW + 40)
     found = {}
     for topk in arguments.topk:
         found[topk] = measure(drafter, request, topk, arguments.rounds)

@@ -1,5 +1,6 @@
 """The step loop: plan, draft, compute, then walk each tree, emitting; commit."""
 
+import sys
 import time
 from collections.abc import Callable, Sequence
 
@@ -38,6 +39,7 @@ class Engine:
         pages: int,
         max_running_requests: int,
         max_step_rows: int,
+        max_draft_rows: int | None = None,
         prefix_cache: bool = True,
         speculation: Speculation = OFF,
         on_finish: OnFinish | None = None,
@@ -45,6 +47,7 @@ class Engine:
         self._model = model
         self._drafter = drafter
         self._speculation = speculation
+        self._max_draft_rows = max_draft_rows
         self._on_finish = on_finish
         self._memory = Memory(pages, prefix_cache)
         self._scheduler = Scheduler(self._memory, max_running_requests, max_step_rows)
@@ -110,10 +113,13 @@ class Engine:
     def _draft(self, works: Sequence[Work]) -> list[TokenTree]:
         """Each request's known tokens with the drafter's nodes below, as far as slots are free."""
         trees = [TokenTree.chain(work.tokens) for work in works]
+        shapes = {index: shape for index, work in enumerate(works) if (shape := work.tree_shape)}
+        # Logits of thousands of rows would take gigabytes: many requests share what there is.
+        share = (self._max_draft_rows or sys.maxsize) // max(len(shapes), 1)
         tasks = {
-            index: _draft_task(work.request, shape)
-            for index, work in enumerate(works)
-            if (shape := work.tree_shape)
+            index: _draft_task(works[index].request, shape.within(1 + share))
+            for index, shape in shapes.items()
+            if share
         }
         drafts = self._drafter.draft(list(tasks.values())) if tasks else []
         for index, draft in zip(tasks, drafts, strict=True):

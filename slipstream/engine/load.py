@@ -1,7 +1,6 @@
 """From options to a running engine: kernels, weights, and how much K/V memory they leave."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from slipstream.engine.engine import Engine
@@ -15,45 +14,52 @@ from slipstream.models.checkpoint import Checkpoint, open_checkpoint
 from slipstream.models.config import ModelConfig
 from slipstream.models.quantize import QuantizedCheckpoint
 from slipstream.models.transformer import Transformer, Weights, page_bytes
+from slipstream.speculation.drafter import Drafter
 from slipstream.speculation.eagle3.checkpoint import Eagle3Checkpoint, check_fits, open_drafter
+from slipstream.speculation.eagle3.config import Eagle3Config
 from slipstream.speculation.eagle3.drafter import Eagle3Drafter, new_rings
-from slipstream.speculation.eagle3.network import DrafterNetwork, DrafterWeights
+from slipstream.speculation.eagle3.network import (
+    DrafterNetwork,
+    DrafterWeights,
+    ring_slot_bytes,
+)
+from slipstream.speculation.eagle3.rings import Rings
 from slipstream.speculation.ngram import NgramDrafter
 
 # Trained for the default model; see its model card.
 SHIPPED_DRAFTER = Path(__file__).parent.parent / "drafters" / "smollm2-135m-instruct-eagle3"
 
 MOST_DEFAULT_KV_MEMORY = 4 << 30
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """A loaded target and the memory it was given."""
-
-    model: Transformer
-    kernels: Kernels
-    pages: int
+MOST_RINGS_SHARE = 8  # the drafter's keys and values take at most one part of so many
+MOST_LOGITS_MEMORY = 1 << 30  # of one step's draft rows, in bytes
 
 
 def load_engine(options: EngineOptions) -> tuple[Engine, Ready]:
     """Load the model and set up the engine; raises ``UserError`` for what cannot be served."""
     checkpoint = open_target(options)
-    drafter = open_drafter_for(options, checkpoint)
-    layers = () if drafter is None else drafter.config.layers_for(checkpoint.config.num_layers)
-    target = load_target(options, checkpoint, layers)
-    requests = options.max_running_requests
+    eagle3 = open_drafter_for(options, checkpoint)
+    kernels = choose_kernels(options.threads)
+    memory = kv_memory_of(options)
+    drafter: Drafter = NgramDrafter()
+    if eagle3 is None:
+        model, pages = load_target(options, checkpoint, kernels, memory)
+    else:
+        rings = fit_rings(eagle3.config, kernels, options.max_running_requests, memory)
+        memory -= rings.slots * ring_slot_bytes(eagle3.config, kernels)
+        layers = eagle3.config.layers_for(checkpoint.config.num_layers)
+        model, pages = load_target(options, checkpoint, kernels, memory, layers)
+        drafter = load_drafter(eagle3, model, kernels, rings)
     engine = Engine(
-        target.model,
-        NgramDrafter()
-        if drafter is None
-        else load_drafter(drafter, target.model, target.kernels, requests),
-        pages=target.pages,
-        max_running_requests=requests,
+        model,
+        drafter,
+        pages=pages,
+        max_running_requests=options.max_running_requests,
         max_step_rows=options.max_step_rows,
+        max_draft_rows=MOST_LOGITS_MEMORY // (4 * checkpoint.config.vocab_size),
         prefix_cache=options.prefix_cache,
         speculation=options.speculation,
     )
-    return engine, Ready(target.kernels.name, target.model.max_model_len, requests)
+    return engine, Ready(kernels.name, model.max_model_len, options.max_running_requests)
 
 
 def open_drafter_for(options: EngineOptions, target: Checkpoint) -> Eagle3Checkpoint | None:
@@ -71,10 +77,9 @@ def open_drafter_for(options: EngineOptions, target: Checkpoint) -> Eagle3Checkp
 
 
 def load_drafter(
-    checkpoint: Eagle3Checkpoint, model: Transformer, kernels: Kernels, max_running_requests: int
+    checkpoint: Eagle3Checkpoint, model: Transformer, kernels: Kernels, rings: Rings
 ) -> Eagle3Drafter:
-    """Pack the drafter's weights and set memory apart for its own keys and values."""
-    rings = new_rings(max_running_requests)
+    """Pack the drafter's weights and set the memory of its rings apart."""
     network = DrafterNetwork(
         checkpoint,
         DrafterWeights.load(checkpoint, kernels, model.embedding),
@@ -86,6 +91,12 @@ def load_drafter(
     return Eagle3Drafter(network, rings)
 
 
+def fit_rings(config: Eagle3Config, kernels: Kernels, requests: int, kv_memory: int) -> Rings:
+    """A ring for each request, as far as a small part of the K/V memory holds them, but one."""
+    one = new_rings(1).slots * ring_slot_bytes(config, kernels)
+    return new_rings(max(1, min(requests, kv_memory // MOST_RINGS_SHARE // one)))
+
+
 def open_target(options: EngineOptions) -> Checkpoint:
     """The target's checkpoint, quantised if asked."""
     checkpoint = open_checkpoint(options.model)
@@ -95,13 +106,15 @@ def open_target(options: EngineOptions) -> Checkpoint:
 
 
 def load_target(
-    options: EngineOptions, checkpoint: Checkpoint, feature_layers: Sequence[int]
-) -> Target:
-    """Pack the weights and set memory apart for keys, values and the features of these layers."""
+    options: EngineOptions,
+    checkpoint: Checkpoint,
+    kernels: Kernels,
+    kv_memory: int,
+    feature_layers: Sequence[int] = (),
+) -> tuple[Transformer, int]:
+    """The model with memory for keys, values and the features of these layers, in so many pages."""
     config = checkpoint.config
-    kernels = choose_kernels(options.threads)
     page = page_bytes(config, kernels, options.kv_dtype, len(feature_layers))
-    kv_memory = options.kv_memory or _default_kv_memory()
     max_model_len = _max_model_len(config, options.max_model_len, kv_memory, page)
     pages = min(
         kv_memory // page,
@@ -122,7 +135,7 @@ def load_target(
         kv_dtype=options.kv_dtype,
         feature_layers=feature_layers,
     )
-    return Target(model, kernels, pages)
+    return model, pages
 
 
 def _max_model_len(config: ModelConfig, asked: int | None, kv_memory: int, page: int) -> int:
@@ -148,6 +161,6 @@ def _max_model_len(config: ModelConfig, asked: int | None, kv_memory: int, page:
     return asked
 
 
-def _default_kv_memory() -> int:
-    """A quarter of the memory that is available now, at most 4 GiB."""
-    return min(available_memory() // 4, MOST_DEFAULT_KV_MEMORY)
+def kv_memory_of(options: EngineOptions) -> int:
+    """As asked, or a quarter of the memory that is available now, at most 4 GiB."""
+    return options.kv_memory or min(available_memory() // 4, MOST_DEFAULT_KV_MEMORY)

@@ -18,6 +18,12 @@ class TreeShape(msgspec.Struct, frozen=True):
     topk: int  # children kept per expanded node and nodes kept per level
     num_draft_tokens: int  # rows of one request in one step, the root included
 
+    def within(self, rows: int) -> "TreeShape":
+        """This shape with at most so many rows."""
+        if self.num_draft_tokens <= rows:
+            return self
+        return TreeShape(self.num_steps, self.topk, rows)
+
 
 _ROOT_ALONE = np.array([-1], dtype=np.int32)
 _ROOT_ALONE.flags.writeable = False

@@ -13,11 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slipstream.engine.engine import Engine
-from slipstream.engine.load import load_target
+from slipstream.engine.load import kv_memory_of, load_target
 from slipstream.engine.messages import Submit
 from slipstream.engine.options import EngineOptions
 from slipstream.engine.params import SamplingParams
 from slipstream.errors import UserError
+from slipstream.kernels import choose_kernels
 from slipstream.models.chat_template import ChatTemplateError
 from slipstream.models.checkpoint import Checkpoint
 from slipstream.models.tokenizer import Tokenizer, load_tokenizer
@@ -44,7 +45,9 @@ def prompt_tokens(tokenizer: Tokenizer, messages: Messages, room: int) -> list[i
     """Token ids of a prompt, by the chat template if there is one; what is longer than ``room``
     loses its beginning. Raises ``UserError`` if there is no room, or for what is no message."""
     if room < 1:
-        raise UserError("such long answers leave this model no room for prompts; allow fewer tokens")
+        raise UserError(
+            "such long answers leave this model no room for prompts; allow fewer tokens"
+        )
     try:
         if tokenizer.has_chat_template:
             tokens = tokenizer.apply_chat_template(messages)
@@ -67,19 +70,20 @@ class CorpusGenerator:
         answer_tokens: int,
     ) -> None:
         layers = (*feature_layers, checkpoint.config.num_layers)
-        target = load_target(options, checkpoint, layers)
+        kernels = choose_kernels(options.threads)
+        model, pages = load_target(options, checkpoint, kernels, kv_memory_of(options), layers)
         self._tokenizer = load_tokenizer(checkpoint)
         self._folder = folder
         self._answer_tokens = answer_tokens
         self._bytes_per_token = 4 + 2 * FEATURES * checkpoint.config.hidden_size
-        self._model = target.model
+        self._model = model
         self._shards: dict[int, ShardWriter] = {}
         self._prompt_lengths: dict[int, int] = {}
         self._tokens = 0
         self._engine = Engine(
-            target.model,
+            model,
             NgramDrafter(),
-            pages=target.pages,
+            pages=pages,
             max_running_requests=options.max_running_requests,
             max_step_rows=options.max_step_rows,
             on_finish=self._keep,

@@ -17,6 +17,7 @@ from slipstream.models.checkpoint import open_checkpoint
 from slipstream.models.config import ModelConfig
 from slipstream.models.transformer import Transformer, Weights
 from slipstream.speculation.eagle3.checkpoint import open_drafter
+from slipstream.speculation.eagle3.drafter import new_rings
 from slipstream.speculation.ngram import NgramDrafter
 from tests import kernel_sets
 
@@ -52,10 +53,13 @@ def start_engine(
     kernel_set: str = kernel_sets.CHOSEN,
     kv_dtype: KVDtype = "auto",
     drafter: Path | None = None,
+    rings: int | None = None,
+    max_draft_rows: int | None = None,
 ) -> Engine:
     """An engine on the model in ``folder`` with exactly so many pages.
 
-    ``drafter`` is the folder of an EAGLE-3 drafter; without one, prompt lookup drafts.
+    ``drafter`` is the folder of an EAGLE-3 drafter; without one, prompt lookup drafts. It has a
+    ring for each running request, unless ``rings`` says how many.
     """
     config, weights, kernels = load_weights(str(folder), kernel_set)
     eagle3 = None if drafter is None else open_drafter(str(drafter))
@@ -70,10 +74,13 @@ def start_engine(
     )
     return Engine(
         model,
-        load_drafter(eagle3, model, kernels, max_running_requests) if eagle3 else NgramDrafter(),
+        load_drafter(eagle3, model, kernels, new_rings(rings or max_running_requests))
+        if eagle3
+        else NgramDrafter(),
         pages=pages,
         max_running_requests=max_running_requests,
         max_step_rows=max_step_rows,
+        max_draft_rows=max_draft_rows,
         prefix_cache=prefix_cache,
         speculation=Speculation("fixed", speculation) if speculation else Speculation("off"),
     )

@@ -167,6 +167,16 @@ def test_speculation_off_and_of_several_shapes_in_one_batch(plain: Engine, start
     assert_as_alone(plain, submits, outputs)
 
 
+@pytest.mark.parametrize("rows", [24, 60])
+def test_requests_share_few_draft_rows_and_rings(plain: Engine, start: Start, rows: int) -> None:
+    submits = requests(12, max_tokens=40)
+    engine = start(speculation=SHAPES[2], max_draft_rows=rows, rings=3)
+    outputs = drive(engine, submits)
+    stats = engine.stats()
+    assert 0 < stats.accepted_nodes_total < stats.draft_nodes_total <= rows * stats.steps_total
+    assert_as_alone(plain, submits, outputs)
+
+
 class Flickering:
     """Drafts deep trees for some requests of a step and none for others, at random."""
 

@@ -12,6 +12,9 @@ from slipstream.errors import UserError
 from slipstream.machine import available_memory, machine_memory
 from slipstream.memory.pool import PAGE_SIZE
 from slipstream.models.transformer import page_bytes
+from slipstream.speculation.eagle3.checkpoint import open_drafter
+from slipstream.speculation.eagle3.drafter import Eagle3Drafter
+from slipstream.speculation.eagle3.network import ring_slot_bytes
 from tests.engine.driving import drive, greedy, load_weights
 from tests.models.tiny import make_tiny
 
@@ -51,6 +54,25 @@ def test_a_length_that_was_asked_for(tiny_llama: Path, page: int) -> None:
 def test_no_more_pages_than_requests_can_fill(tiny_llama: Path, page: int) -> None:
     fields = {"max_model_len": 33, "max_running_requests": 2}
     assert load(tiny_llama, kv_memory=1000 * page, **fields) == (33, 2 * (2 + 1))
+
+
+def test_the_drafters_rings_are_part_of_the_memory(
+    tiny_llama: Path, tiny_drafter: Path, page: int
+) -> None:
+    memory = 3000 * page
+    options = EngineOptions(
+        model=str(tiny_llama), drafter=str(tiny_drafter), threads=1, kv_memory=memory
+    )
+    engine, _ = load_engine(options)
+    drafter = engine._drafter
+    assert isinstance(drafter, Eagle3Drafter)
+    assert 1 < drafter._rings.count < options.max_running_requests
+    config, _, kernels = load_weights(str(tiny_llama))
+    rings = drafter._rings.slots * ring_slot_bytes(open_drafter(str(tiny_drafter)).config, kernels)
+    assert 0 < rings <= memory // 8
+    with_features = page_bytes(config, kernels, features=3)
+    assert with_features > page
+    assert engine.stats().pages == (memory - rings) // with_features
 
 
 def refusal(folder: Path, **fields: object) -> str:

@@ -75,9 +75,10 @@ class Eagle3Drafter:
         self._rings = rings
 
     def draft(self, tasks: Sequence[DraftTask]) -> list[Draft]:
-        """One tree per task; none where the root is not the only token still to be computed."""
+        """One tree per task; none where the root is not the only token still to be computed, nor
+        where all rings are taken by the tasks before."""
         drafts = [NOTHING] * len(tasks)
-        ready = [index for index, task in enumerate(tasks) if _is_ready(task)]
+        ready = [index for index, task in enumerate(tasks) if _is_ready(task)][: self._rings.count]
         if ready:
             grown = self._grow([tasks[index] for index in ready])
             for index, draft in zip(ready, grown, strict=True):

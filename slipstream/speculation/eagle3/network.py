@@ -25,6 +25,7 @@ from slipstream.kernels.weight import Weight
 from slipstream.models.quantize import GROUP, quantize
 from slipstream.models.rope import rotary_tables
 from slipstream.speculation.eagle3.checkpoint import Eagle3Checkpoint
+from slipstream.speculation.eagle3.config import Eagle3Config
 
 LAYER = "midlayer."
 
@@ -191,6 +192,12 @@ class DrafterNetwork:
         x = ops.linear_add(inner, weights.down, x)
         ops.keep(ops.norm(x, weights.norm, eps) if config.norm_output else x, self._outputs, 0)
         return ops.logits(x, weights.norm, eps, weights.head)
+
+
+def ring_slot_bytes(config: Eagle3Config, kernels: Kernels) -> int:
+    """Memory of one of the drafter's own slots."""
+    keys = kernels.slot_bytes(1, config.num_kv_heads, config.head_dim, "auto")
+    return keys + kernels.kept_slot_bytes(1, config.hidden_size)
 
 
 def _columns(weight: Weight, parts: int) -> list[Weight]:

@@ -36,6 +36,7 @@ class Rings:
     """
 
     def __init__(self, count: int, window: int, spare: int) -> None:
+        self.count = count
         self.window_blocks = pages_for(window)
         self.pages_each = self.window_blocks + pages_for(spare) + 1
         self._free = [number * self.pages_each for number in reversed(range(count))]
@@ -44,7 +45,7 @@ class Rings:
     @property
     def slots(self) -> int:
         """Slots of all rings together."""
-        return (len(self._free) + len(self._taken)) * self.pages_each * PAGE_SIZE
+        return self.count * self.pages_each * PAGE_SIZE
 
     def of(self, request_id: int) -> Ring:
         """The request's ring, an empty one if it has none."""
