@@ -39,6 +39,8 @@ void check_int8_group(const Rows& rows, int row, int group, const float* exact) 
   for (int i = 1; i < kGroup; ++i)
     if (std::fabs(exact[i]) > std::fabs(exact[place])) place = i;
   CHECK_EQUAL(outlier_place(found), place);
+  CHECK_EQUAL(outlier_value(found), double(exact[place]));
+  CHECK(found.nibble > 0 && found.nibble % 15 == 0);
   double largest = 0;
   int sum = 0;
   for (int i = 0; i < kGroup; ++i) {
@@ -50,8 +52,8 @@ void check_int8_group(const Rows& rows, int row, int group, const float* exact) 
   CHECK_CLOSE(found.scale, largest / 127, largest / 127 * kFloatRounding);
   // The product and the sum round once each.
   const double bytes = double(found.scale) * sum;
-  CHECK_CLOSE(found.sum, bytes + found.outlier,
-              (2 * std::fabs(bytes) + std::fabs(found.outlier)) * kFloatRounding);
+  CHECK_CLOSE(found.sum, bytes + exact[place],
+              (2 * std::fabs(bytes) + std::fabs(exact[place])) * kFloatRounding);
 }
 
 void test_convert(const KernelSet& kernels, Form form, int width) {

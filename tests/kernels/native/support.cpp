@@ -86,7 +86,7 @@ double OwnedRows::value(int row, int i) const {
   if (rows_.form == Form::kFloat32) return floats_[place];
   if (rows_.form == Form::kBfloat16) return bfloat16_value(halves_[place]);
   const RowGroup& group = groups_[place / kGroup];
-  if (rows_.form == Form::kInt8 && i % kGroup == outlier_place(group)) return group.outlier;
+  if (rows_.form == Form::kInt8 && i % kGroup == outlier_place(group)) return outlier_value(group);
   if (rows_.form == Form::kInt8) return double(bytes_[place]) * group.scale;
   constexpr int kPlaces[] = {0, 2, 1, 3};  // of a quad's inputs
   return double(shorts_[place - i % 4 + kPlaces[i % 4]]) * group.scale;

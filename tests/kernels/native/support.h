@@ -77,7 +77,12 @@ class RandomMatrix {
 
 // Which input of its group an int8 row's outlier is.
 inline int outlier_place(const RowGroup& group) {
-  return group.quad_at / (4 * kPanel) * 4 + group.nibble_at / 8 + group.nibble_at % 8 / 4 * 16;
+  const int bits = __builtin_ctz(group.nibble);
+  const int byte = group.quad_at % 4 + bits / 8;
+  return group.quad_at / (4 * kPanel) * 4 + byte + bits % 8 / 4 * 16;
+}
+inline double outlier_value(const RowGroup& group) {
+  return double(group.outlier) * (group.nibble / 15);
 }
 
 // Rows with buffers of just the size that their form needs.

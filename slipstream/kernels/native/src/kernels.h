@@ -68,10 +68,10 @@ struct Matrix {
 struct RowGroup {
   float scale;
   // Of int8 only:
-  float sum;  // of all inputs as written
-  float outlier;
-  int32_t quad_at;    // bytes to the quad of the outlier's weights in a group of int4
-  int32_t nibble_at;  // bits to the outlier's nibble in that quad
+  float sum;        // of all inputs as written
+  float outlier;    // divided by the power of two that its weights are multiplied by; see `nibble`
+  int32_t quad_at;  // bytes to the quads, in a group of int4, that hold the outlier's weights
+  int32_t nibble;   // the bits of such a quad that are its weight, never the highest
 };
 
 // Rows written in one of the forms; `width` is a multiple of kGroup, padded with zeros.

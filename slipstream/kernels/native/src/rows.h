@@ -152,11 +152,14 @@ inline void write_int8_group(Floats low, Floats high, int8_t* bytes, RowGroup& g
   float lanes[kGroup];
   store(lanes, low);
   store(lanes + kLanes, high);
+  const float outlier = lanes[place];
+  // The fourth byte of a quad is taken from one byte on, where its sign bit is another's.
+  const int byte = place % 4, past = byte / 3, bits = (byte - past) * 8 + place / 16 * 4;
   group.scale = rounding.scale;
-  group.outlier = lanes[place];
-  group.quad_at = place / 4 % 4 * kPanel * 4;
-  group.nibble_at = place % 4 * 8 + place / 16 * 4;
-  group.sum = rounding.scale * sum_lanes(to_floats(integers[0] + integers[1])) + group.outlier;
+  group.outlier = outlier / float(1 << bits);
+  group.quad_at = place / 4 % 4 * kPanel * 4 + past;
+  group.nibble = 15 << bits;
+  group.sum = rounding.scale * sum_lanes(to_floats(integers[0] + integers[1])) + outlier;
 }
 
 inline void write_int16_group(Floats low, Floats high, int16_t* shorts, RowGroup& group) {
