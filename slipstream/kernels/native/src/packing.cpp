@@ -1,16 +1,72 @@
 #include "packing.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 #include <new>
 #include <stdexcept>
+
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
 
 namespace slipstream {
 namespace {
 
 constexpr size_t kLine = 64;
 
-int padded(int count, int multiple) { return (count + multiple - 1) / multiple * multiple; }
+size_t padded(size_t count, size_t multiple) {
+  return (count + multiple - 1) / multiple * multiple;
+}
+
+// Memory that matrices share. A step reads all weights once, and to look up the address of every
+// page of 4 KiB costs a step of one row a tenth of its time; matrices are too small for huge pages
+// of their own.
+class Slab {
+ public:
+  explicit Slab(size_t bytes)
+      : bytes_(padded(bytes, kHugePage)),
+        data_(static_cast<uint8_t*>(std::aligned_alloc(kHugePage, bytes_))) {
+    if (!data_) throw std::bad_alloc();
+#if defined(__linux__)
+    madvise(data_, bytes_, MADV_HUGEPAGE);  // or does without
+#endif
+  }
+  ~Slab() { std::free(data_); }
+  Slab(const Slab&) = delete;
+  Slab& operator=(const Slab&) = delete;
+
+  size_t left() const { return bytes_ - taken_; }
+  // Whole cache lines of zeros.
+  uint8_t* take(size_t bytes) {
+    uint8_t* taken = data_ + taken_;
+    taken_ += bytes;
+    std::memset(taken, 0, bytes);
+    return taken;
+  }
+
+ private:
+  static constexpr size_t kHugePage = size_t(2) << 20;
+  size_t bytes_;
+  uint8_t* data_;
+  size_t taken_ = 0;
+};
+
+// A slab lives as long as a matrix in it.
+std::shared_ptr<uint8_t> zeros(size_t bytes) {
+  constexpr size_t kSlabBytes = size_t(32) << 20;
+  static std::mutex mutex;
+  static std::weak_ptr<Slab> latest;
+  const std::lock_guard<std::mutex> lock(mutex);
+  std::shared_ptr<Slab> slab = latest.lock();
+  bytes = padded(bytes, kLine);
+  if (!slab || slab->left() < bytes) {
+    slab = std::make_shared<Slab>(std::max(bytes, kSlabBytes));
+    latest = slab;
+  }
+  return {slab, slab->take(bytes)};
+}
 
 // GGUF's blocks of 32 values: half scale, half minimum if q4_1, then nibbles or bytes.
 struct BlockLayout {
@@ -56,16 +112,11 @@ uint16_t nearest_bfloat16(const uint8_t* from) {
 
 }  // namespace
 
-void PackedMatrix::Free::operator()(uint8_t* data) const { std::free(data); }
-
 PackedMatrix::PackedMatrix(Format format, int outputs, int inputs, bool swiglu)
-    : matrix_{format, padded(outputs, (swiglu ? 4 : 2) * kPanel), padded(inputs, kGroup), nullptr,
-              nullptr} {
+    : matrix_{format, int(padded(outputs, (swiglu ? 4 : 2) * kPanel)), int(padded(inputs, kGroup)),
+              nullptr, nullptr} {
   data_bytes_ = matrix_.outputs / kPanel * matrix_.panel_bytes();
-  const size_t bytes = (data_bytes_ + kLine - 1) / kLine * kLine;
-  data_.reset(static_cast<uint8_t*>(std::aligned_alloc(kLine, bytes)));
-  if (!data_) throw std::bad_alloc();
-  std::memset(data_.get(), 0, bytes);
+  data_ = zeros(data_bytes_);
   matrix_.data = data_.get();
 }
 

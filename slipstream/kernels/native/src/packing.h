@@ -35,12 +35,9 @@ class PackedMatrix {
  private:
   void fill_row(const StoredRows& stored, const uint8_t* row, uint8_t* panel, int lane);
 
-  struct Free {
-    void operator()(uint8_t* data) const;
-  };
   Matrix matrix_;
   size_t data_bytes_;
-  std::unique_ptr<uint8_t, Free> data_;
+  std::shared_ptr<uint8_t> data_;  // part of what many matrices share
   std::vector<float> bias_;
 };
 
