@@ -11,6 +11,8 @@ Mapper = Callable[..., Iterable[Any]]
 
 BETAS = (0.9, 0.95)
 MOMENTUM = 0.95
+ADAMW_SHARE = 0.1  # of the learning rate
+CLIP_NORM = 1.0
 WEIGHT_DECAY = 0.01
 WARMUP = 0.02  # of the run
 
@@ -21,23 +23,41 @@ _BLOCK = 192  # whole matrices would cost three times as much, a third of all tr
 _UPDATE_SIZE = 0.2  # root mean square of AdamW's updates (Liu et al., "Muon is Scalable", 2025)
 
 
-def new_optimizers(
-    weights: Mapping[str, Tensor], rate: float, in_parallel: Mapper = map
-) -> list[torch.optim.Optimizer]:
-    """Muon for the layer's matrices, AdamW for the head and the norms, which do not decay.
+class Optimizers:
+    """Muon for the layer's matrices; AdamW, at a tenth of the rate, for the head, which the target
+    has trained well, and for the norms, which do not decay.
 
     ``in_parallel`` maps a function over Muon's matrices.
     """
-    matrices = [w for name, w in weights.items() if w.dim() > 1 and name != "lm_head.weight"]
-    norms = [w for w in weights.values() if w.dim() == 1]
-    others = [
-        {"params": [weights["lm_head.weight"]], "weight_decay": WEIGHT_DECAY},
-        {"params": norms, "weight_decay": 0.0},
-    ]
-    return [
-        Muon(matrices, rate, in_parallel),
-        torch.optim.AdamW(others, lr=rate, betas=BETAS, fused=True),
-    ]
+
+    def __init__(self, weights: Mapping[str, Tensor], in_parallel: Mapper = map) -> None:
+        self._weights = list(weights.values())
+        matrices = [w for name, w in weights.items() if w.dim() > 1 and name != "lm_head.weight"]
+        norms = [w for w in self._weights if w.dim() == 1]
+        others = [
+            {"params": [weights["lm_head.weight"]], "weight_decay": WEIGHT_DECAY},
+            {"params": norms, "weight_decay": 0.0},
+        ]
+        self._muon = Muon(matrices, 0.0, in_parallel)
+        self._adamw = torch.optim.AdamW(others, lr=0.0, betas=BETAS, fused=True)
+
+    def step(self, rate: float) -> None:
+        """Follow the gradients and clear them; clips them to a norm of 1 before."""
+        torch.nn.utils.clip_grad_norm_(self._weights, CLIP_NORM)
+        for optimizer, share in ((self._muon, 1.0), (self._adamw, ADAMW_SHARE)):
+            for group in optimizer.param_groups:
+                group["lr"] = rate * share
+            optimizer.step()
+            optimizer.zero_grad()
+
+    def state(self) -> list[dict[str, Any]]:
+        """What `load` takes back."""
+        return [self._muon.state_dict(), self._adamw.state_dict()]
+
+    def load(self, state: list[dict[str, Any]]) -> None:
+        """Go on as the optimizers did whose state this is."""
+        for optimizer, saved in zip((self._muon, self._adamw), state, strict=True):
+            optimizer.load_state_dict(saved)
 
 
 def learning_rate_at(share: float) -> float:
@@ -50,7 +70,7 @@ def learning_rate_at(share: float) -> float:
 
 class Muon(torch.optim.Optimizer):
     """Momentum whose every update is made nearly orthogonal, so that no direction of a matrix is
-    left behind. Updates are as large as AdamW's, hence the same learning rate suits both."""
+    left behind. Its updates are as large as AdamW's."""
 
     def __init__(self, matrices: Iterable[Tensor], lr: float, in_parallel: Mapper = map) -> None:
         self._in_parallel = in_parallel

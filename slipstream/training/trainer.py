@@ -22,7 +22,7 @@ from slipstream.training.corpus import Conversation, Corpus
 from slipstream.training.gradients import GradientWorkers, Sampling, group
 from slipstream.training.network import initial_weights
 from slipstream.training.objective import Objective, Score
-from slipstream.training.optimizer import learning_rate_at, new_optimizers
+from slipstream.training.optimizer import Optimizers, learning_rate_at
 from slipstream.training.target import TargetTensors
 
 STATE_FILE = "training-state.pt"
@@ -45,7 +45,6 @@ class TrainingOptions:
     deep_share: float = 0.5
     level_decay: float = 0.8
     columns: int = 2048
-    clip_norm: float = 1.0
     threads: int | None = None
     seed: int = 0
 
@@ -121,7 +120,7 @@ class _Run:
             weight.requires_grad_()
         objective = Objective(target, vocabulary, options.level_decay)
         self._workers = GradientWorkers(config, target, objective, pool)
-        self._optimizers = new_optimizers(self.weights, options.learning_rate, pool.map)
+        self._optimizers = Optimizers(self.weights, pool.map)
         self._score = Score(options.levels)
         self._step = 0
         self._seconds = 0.0
@@ -158,13 +157,7 @@ class _Run:
         score = self._workers.add(self.weights, self._batches[self._step], self._sampling(), seed)
         self._score.scale(MEMORY)
         self._score.merge(score)
-        weights = list(self.weights.values())
-        torch.nn.utils.clip_grad_norm_(weights, options.clip_norm)
-        for optimizer in self._optimizers:
-            for settings in optimizer.param_groups:
-                settings["lr"] = rate
-            optimizer.step()
-            optimizer.zero_grad()
+        self._optimizers.step(rate)
         return rate
 
     def _sampling(self) -> Sampling:
@@ -183,7 +176,7 @@ class _Run:
             "step": self._step,
             "seconds": self._seconds,
             "weights": {name: weight.detach() for name, weight in self.weights.items()},
-            "optimizers": [optimizer.state_dict() for optimizer in self._optimizers],
+            "optimizers": self._optimizers.state(),
             "score": asdict(self._score),
         }
         self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -206,8 +199,7 @@ class _Run:
         with torch.no_grad():
             for name, weight in self.weights.items():
                 weight.copy_(state["weights"][name])
-        for optimizer, saved in zip(self._optimizers, state["optimizers"], strict=True):
-            optimizer.load_state_dict(saved)
+        self._optimizers.load(state["optimizers"])
         self._score = Score(**state["score"])
         self._step, self._seconds = state["step"], state["seconds"]
 

@@ -1,7 +1,9 @@
+from copy import deepcopy
+
 import pytest
 import torch
 
-from slipstream.training.optimizer import Muon, learning_rate_at, new_optimizers, orthogonalized
+from slipstream.training.optimizer import Muon, Optimizers, learning_rate_at, orthogonalized
 
 
 @pytest.mark.parametrize("shape", [(12, 30), (30, 12), (20, 20)])
@@ -29,17 +31,36 @@ def test_muon_finds_a_matrix() -> None:
     torch.testing.assert_close(matrix.detach(), wanted, rtol=0, atol=0.05)
 
 
-def test_every_weight_has_one_optimizer() -> None:
-    weights = {
-        "fc.weight": torch.zeros(2, 6),
-        "midlayer.mlp.up_proj.weight": torch.zeros(4, 2),
-        "norm.weight": torch.zeros(2),
-        "lm_head.weight": torch.zeros(5, 2),
-    }
-    optimizers = new_optimizers(weights, 1e-3)
-    held = [p for o in optimizers for group in o.param_groups for p in group["params"]]
-    assert sorted(map(id, held)) == sorted(map(id, weights.values()))
-    assert [tuple(p.shape) for p in optimizers[0].param_groups[0]["params"]] == [(2, 6), (4, 2)]
+def test_every_weight_is_trained_and_goes_on_after_loading() -> None:
+    def new_weights() -> dict[str, torch.Tensor]:
+        generator = torch.Generator().manual_seed(0)
+        return {
+            name: torch.randn(shape, generator=generator).requires_grad_()
+            for name, shape in {
+                "fc.weight": (2, 6),
+                "midlayer.mlp.up_proj.weight": (4, 2),
+                "norm.weight": (2,),
+                "lm_head.weight": (5, 2),
+            }.items()
+        }
+
+    def step(weights: dict[str, torch.Tensor], optimizers: Optimizers) -> None:
+        sum(weight.square().sum() for weight in weights.values()).backward()
+        optimizers.step(0.1)
+        assert not any(weight.grad is not None for weight in weights.values())
+
+    weights, copies = new_weights(), new_weights()
+    optimizers, other = Optimizers(weights), Optimizers(copies)
+    step(weights, optimizers)
+    for name, begun in new_weights().items():
+        assert not torch.equal(weights[name], begun), name
+    with torch.no_grad():
+        for name, weight in copies.items():
+            weight.copy_(weights[name])
+    other.load(deepcopy(optimizers.state()))
+    step(weights, optimizers)
+    step(copies, other)
+    assert all(torch.equal(weights[name], copies[name]) for name in weights)
 
 
 def test_the_learning_rate_rises_briefly_and_falls_to_zero() -> None:
