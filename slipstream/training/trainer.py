@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -76,16 +76,22 @@ def train(
     options: TrainingOptions,
     folder: Path,
     report: Callable[[Progress], None],
+    start: Mapping[str, Tensor] | None = None,
 ) -> dict[str, Tensor]:
     """Train, and return the weights by SpecForge's names.
 
-    ``vocabulary`` is int64 ``[D]``, the target ids of the draft vocabulary. ``folder`` keeps the
+    ``vocabulary`` is int64 ``[D]``, the target ids of the draft vocabulary. ``start`` is a trained
+    drafter's weights to begin with, of the same vocabulary; else they come from the target, see
+    `initial_weights`. ``folder`` keeps the
     state: training goes on from there if it holds one, and saves it every few minutes and when
     the process is interrupted or terminated, which raises ``KeyboardInterrupt`` after the step.
     Raises ``UserError`` if the state belongs to another corpus or other options.
     """
     with _worker_threads(options.threads) as pool, _stop_signals() as stopped:
-        run = _Run(corpus, target, config, vocabulary, options, folder, pool)
+        if start is None:
+            generator = torch.Generator().manual_seed(options.seed)
+            start = initial_weights(config, target, vocabulary, generator)
+        run = _Run(corpus, target, config, vocabulary, options, folder, pool, start)
         saved = time.monotonic()
         for progress in run.steps():
             report(progress)
@@ -109,15 +115,15 @@ class _Run:
         options: TrainingOptions,
         folder: Path,
         pool: ThreadPoolExecutor,
+        start: Mapping[str, Tensor],
     ) -> None:
         self._options = options
         self._path = folder / STATE_FILE
         self._batches = plan_batches(corpus.training, options)
         self._vocabulary = vocabulary
-        generator = torch.Generator().manual_seed(options.seed)
-        self.weights = initial_weights(config, target, vocabulary, generator)
-        for weight in self.weights.values():
-            weight.requires_grad_()
+        self.weights = {
+            name: weight.detach().clone().requires_grad_() for name, weight in start.items()
+        }
         objective = Objective(target, vocabulary, options.level_decay)
         self._workers = GradientWorkers(config, target, objective, pool)
         self._optimizers = Optimizers(self.weights, pool.map)

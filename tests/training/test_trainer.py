@@ -35,6 +35,7 @@ def run(
     options: TrainingOptions = OPTIONS,
     stop_after: int | None = None,
     signal_number: int = signal.SIGTERM,
+    start: Weights | None = None,
 ) -> tuple[Weights, list[Progress]]:
     seen: list[Progress] = []
 
@@ -45,7 +46,8 @@ def run(
 
     vocabulary = torch.arange(VOCABULARY)
     config = tiny_config(VOCABULARY)
-    return train(corpus, tiny_target(), config, vocabulary, options, folder, report), seen
+    weights = train(corpus, tiny_target(), config, vocabulary, options, folder, report, start=start)
+    return weights, seen
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -89,6 +91,15 @@ def test_a_predictable_target_is_learnt(corpus: Corpus, tmp_path: Path) -> None:
     assert min(score.top1) > 0.9
     assert min(score.accepted) > 0.8
     assert all(near >= first for first, near in zip(score.top1, score.top4, strict=True))
+
+
+def test_a_trained_drafter_can_be_trained_further(corpus: Corpus, tmp_path: Path) -> None:
+    first, seen = run(corpus, tmp_path / "first")
+    before = {name: weight.clone() for name, weight in first.items()}
+    more, seen_then = run(corpus, tmp_path / "more", start=first)
+    assert seen_then[0].loss < seen[0].loss
+    assert all(torch.equal(before[name], first[name]) for name in before)
+    assert not torch.equal(more["fc.weight"], first["fc.weight"])
 
 
 def test_what_cannot_be_guessed_counts_as_wrong(corpus: Corpus, tmp_path: Path) -> None:
