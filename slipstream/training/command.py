@@ -6,6 +6,9 @@ from typing import Annotated
 import typer
 
 from slipstream.sizes import parse_size
+from slipstream.training.options import TrainingOptions
+
+DEFAULTS = TrainingOptions()
 
 
 def train(
@@ -30,10 +33,18 @@ def train(
     draft_vocabulary: Annotated[
         int, typer.Option(min=16, help="Tokens that the drafter can guess.")
     ] = 8192,
-    levels: Annotated[int, typer.Option(min=1, max=16, help="Depth trained for.")] = 4,
-    epochs: Annotated[float, typer.Option(min=0.01, help="Passes over the corpus.")] = 3.0,
-    learning_rate: Annotated[float, typer.Option(min=0.0)] = 1e-3,
-    batch_tokens: Annotated[int, typer.Option(min=64, help="Of one optimizer step.")] = 2048,
+    levels: Annotated[
+        int, typer.Option(min=1, max=16, help="Depth trained for.")
+    ] = DEFAULTS.levels,
+    epochs: Annotated[
+        float, typer.Option(min=0.01, max=1000, help="Passes over the corpus.")
+    ] = DEFAULTS.epochs,
+    learning_rate: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="At its peak.")
+    ] = DEFAULTS.learning_rate,
+    batch_tokens: Annotated[
+        int, typer.Option(min=64, help="Of one optimizer step.")
+    ] = DEFAULTS.batch_tokens,
     threads: Annotated[int | None, typer.Option(min=1, help="Default: all cores.")] = None,
     evaluate: Annotated[
         bool, typer.Option("--evaluate", help="Only measure the drafter in OUT/drafter.")
@@ -41,7 +52,6 @@ def train(
 ) -> None:
     """Train an EAGLE-3 drafter for a model. Stopped at any time, it goes on where it was."""
     from slipstream.training.pipeline import Pipeline, Plan
-    from slipstream.training.trainer import TrainingOptions
 
     plan = Plan(
         model=model,

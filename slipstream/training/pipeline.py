@@ -25,9 +25,9 @@ from slipstream.training.corpus import Corpus, held_out
 from slipstream.training.evaluate import acceptance_table, evaluate, plot_acceptance
 from slipstream.training.generate import CorpusGenerator, Generated, prompt_tokens
 from slipstream.training.model_card import Making, model_card
+from slipstream.training.options import TrainingOptions
 from slipstream.training.prompts import TrainingPrompt, written_prompts
 from slipstream.training.target import TargetTensors
-from slipstream.training.trainer import TrainingOptions
 from slipstream.training.vocabulary import choose_vocabulary, coverage
 
 EVALUATED_TREE = TreeShape(num_steps=4, topk=4, num_draft_tokens=16)

@@ -23,30 +23,12 @@ from slipstream.training.gradients import GradientWorkers, Sampling, group
 from slipstream.training.network import initial_weights
 from slipstream.training.objective import Objective, Score
 from slipstream.training.optimizer import Optimizers, learning_rate_at
+from slipstream.training.options import TrainingOptions
 from slipstream.training.target import TargetTensors
 
 STATE_FILE = "training-state.pt"
 SAVE_SECONDS = 180.0
 MEMORY = 0.97  # how much of the shown averages is kept from step to step
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainingOptions:
-    """How a drafter is trained. ``prompt_share`` is the share of the prompts' rows that are
-    trained on beside all of the answers', ``deep_share`` the share of all these that goes on
-    beyond the first level; ``columns`` is how many of the draft vocabulary's
-    columns each step's softmax runs over (see `Columns`)."""
-
-    levels: int = 4
-    epochs: float = 2.0
-    batch_tokens: int = 2048
-    learning_rate: float = 6e-3
-    prompt_share: float = 0.2
-    deep_share: float = 0.5
-    level_decay: float = 0.8
-    columns: int = 2048
-    threads: int | None = None
-    seed: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,18 +168,25 @@ class _Run:
             "score": asdict(self._score),
         }
         self._path.parent.mkdir(parents=True, exist_ok=True)
+        for abandoned in self._path.parent.glob(f"{self._path.stem}.*.tmp"):
+            abandoned.unlink()
         unfinished = self._path.with_suffix(f".{os.getpid()}.tmp")
-        torch.save(state, unfinished)
+        try:
+            torch.save(state, unfinished)
+        except (OSError, RuntimeError) as error:  # a full disk is either
+            unfinished.unlink(missing_ok=True)
+            raise UserError(f"cannot write {self._path} ({error}); is the disk full?") from None
         unfinished.replace(self._path)
 
     def _load(self) -> None:
         try:
             state = torch.load(self._path, weights_only=True)
+            identity = state["of"]
         except Exception as error:  # whatever pickle and zip make of a foreign file
             raise UserError(
                 f"{self._path} is not a training state ({error}); move it away to start afresh"
             ) from None
-        if state["of"] != self._identity():
+        if identity != self._identity():
             raise UserError(
                 f"{self._path} is the state of a training with another corpus or other options; "
                 "choose another folder, or delete it to start afresh"

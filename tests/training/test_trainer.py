@@ -8,7 +8,8 @@ import torch
 from slipstream.errors import UserError
 from slipstream.training.corpus import Corpus
 from slipstream.training.network import Weights
-from slipstream.training.trainer import Progress, TrainingOptions, plan_batches, train
+from slipstream.training.options import TrainingOptions
+from slipstream.training.trainer import Progress, plan_batches, train
 from slipstream.training.validation import validate
 from tests.training.tiny import (
     VOCABULARY,

@@ -36,12 +36,12 @@ WRITERS: dict[str, Callable[[Dice], Messages]] = {
 
 # How many of each kind; code has more than half, as coding is what drafters help most.
 COUNTS = {
-    "code": 11000,
+    "code": 10400,
     "chat": 3000,
-    "math": 1300,
-    "translation": 900,
+    "math": 1500,
+    "translation": 1200,
     "summarization": 1200,
-    "qa": 1400,
+    "qa": 1500,
     "rag": 1200,
 }
 
