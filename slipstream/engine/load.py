@@ -68,7 +68,7 @@ def open_drafter_for(options: EngineOptions, target: Checkpoint) -> Eagle3Checkp
     if name == "ngram":
         return None
     if name == "auto":
-        if options.model != "default" or not SHIPPED_DRAFTER.is_dir():
+        if options.model != "default":
             return None
         name = str(SHIPPED_DRAFTER)
     drafter = open_drafter(name)
