@@ -5,6 +5,7 @@ from functools import partial
 import pytest
 
 from slipstream.engine.engine import Engine
+from slipstream.engine.load import SHIPPED_DRAFTER
 from slipstream.engine.messages import Delta, Submit
 from slipstream.engine.params import TreeShape
 from slipstream.models.tokenizer import load_tokenizer
@@ -35,9 +36,16 @@ Start = partial[Engine]
     ids="-".join,
 )
 def start(request: pytest.FixtureRequest) -> Start:
-    """Starts engines on the default model."""
+    """Starts engines on the default model, with the drafter that comes with it."""
     kernel_set, kv_dtype = request.param
-    return partial(start_engine, "default", pages=32, kernel_set=kernel_set, kv_dtype=kv_dtype)
+    return partial(
+        start_engine,
+        "default",
+        pages=32,
+        kernel_set=kernel_set,
+        kv_dtype=kv_dtype,
+        drafter=SHIPPED_DRAFTER,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +64,17 @@ def test_speculation_sampling_batching_and_chunks(plain: Engine, start: Start) -
     stats = engine.stats()
     assert 0 < stats.accepted_nodes_total < stats.draft_nodes_total
     assert_as_alone(plain, submits, outputs)
+
+
+def test_the_drafter_guesses_what_the_target_would_say(plain: Engine, start: Start) -> None:
+    """Greedy and sampled: without the target's own noise, draws could hardly be guessed."""
+    question = chat("Write a Python function that returns the largest number in a list.")
+    for params in (greedy(60), sampled(60, seed=3, temperature=0.6)):
+        engine = start(speculation=TREE)
+        outputs = drive(engine, [Submit(0, question, params)])
+        stats = engine.stats()
+        assert stats.generated_tokens_total > 1.6 * stats.steps_total
+        assert_as_alone(plain, [Submit(0, question, params)], outputs)
 
 
 def test_a_stop_token_inside_an_accepted_run_ends_it_there(plain: Engine, start: Start) -> None:
