@@ -26,5 +26,5 @@ def test_sizes(text: str, size: int) -> None:
     "text", ["", "GiB", "2 gigs", "-1GiB", "0", "1e9", "9999999999TiB", "٣GiB"]
 )
 def test_what_is_no_size(text: str) -> None:
-    with pytest.raises(UserError, match="--kv-memory .* size"):
+    with pytest.raises(UserError, match=r"--kv-memory .* size"):
         parse_size("--kv-memory", text)
