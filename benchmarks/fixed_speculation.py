@@ -2,10 +2,10 @@
 
     python benchmarks/fixed_speculation.py --requests 1 2 5 10 30 --plot docs/fixed_speculation.svg
 
-Offline, greedy, the coding prompts, prompt lookup as the drafter. Every round runs all settings one
-after the other in one process on the same prompts, and every output is compared with that of plain
-decoding. Prints, per load, generated tokens per second as a ratio to plain decoding (the median of
-rounds, with the lowest and highest) and the accepted length.
+Offline, greedy, the coding prompts, the drafter that `slipstream serve` would use. Every round runs
+all settings one after the other in one process on the same prompts, and every output is compared
+with that of plain decoding. Prints, per load, generated tokens per second as a ratio to plain
+decoding (the median of rounds, with the lowest and highest) and the accepted length.
 """
 
 import argparse
@@ -116,10 +116,13 @@ def main() -> None:
     parser.add_argument("--max-tokens", type=int, default=64)
     parser.add_argument("--prompts", default="coding")
     parser.add_argument("--model", default="default")
+    parser.add_argument("--drafter", default="auto")
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--plot", type=Path, help="needs matplotlib")
+    parser.add_argument("--plot", type=Path)
     arguments = parser.parse_args()
-    engine, ready = load_engine(EngineOptions(model=arguments.model, prefix_cache=False))
+    engine, ready = load_engine(
+        EngineOptions(model=arguments.model, drafter=arguments.drafter, prefix_cache=False)
+    )
     tokenizer = load_tokenizer(arguments.model)
     prompts = load_prompts(arguments.prompts)
     levels = []
