@@ -62,8 +62,9 @@ inline void score(const Block<Element>& block, int head_dim, const Query* querie
 
 // Turns one query's scores into weights and returns their sum. `change` is the maximum so far less
 // the new one.
-inline float weigh(float* scores, const float* key_scales, const float* value_scales,
-                   const Query& query, int head_dim, float* change) {
+[[gnu::flatten]] inline float weigh(float* scores, const float* key_scales,
+                                    const float* value_scales, const Query& query, int head_dim,
+                                    float* change) {
   alignas(64) static constexpr float kPlaces[kLanes] = {0, 1, 2,  3,  4,  5,  6,  7,
                                                         8, 9, 10, 11, 12, 13, 14, 15};
   Floats parts[2];
@@ -116,7 +117,8 @@ inline void add_values(const Element* values, int head_dim, int positions, int d
 }
 
 template <int kCount, typename Element>
-void attend_queries(const Block<Element>& block, int head_dim, const Query* queries) {
+[[gnu::flatten]] void attend_queries(const Block<Element>& block, int head_dim,
+                                     const Query* queries) {
   alignas(64) float scores[kCount][kBlock];
   float corrections[kLanes] = {}, sums[kCount];
   score<kCount>(block, head_dim, queries, scores);
