@@ -112,7 +112,7 @@ class Pipeline:
             corpus.training, config.draft_vocab_size, config.vocab_size, ends
         )
         # Kernels of torch turn gradients off in the whole process.
-        with self._bar("training") as bar, torch.enable_grad():
+        with self._bar("training") as bar:
             task = bar.add_task("", total=None, text="")
 
             def report(progress: trainer.Progress) -> None:

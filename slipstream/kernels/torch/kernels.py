@@ -24,7 +24,6 @@ class TorchKernels:
     def __init__(self, threads: int | None = None) -> None:
         if threads is not None:
             torch.set_num_threads(threads)
-        torch.set_grad_enabled(False)
         self._heights = frozenset(HEIGHTS)
         self._verified: set[tuple[int, int]] = set()
 
