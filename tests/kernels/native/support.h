@@ -75,8 +75,9 @@ class RandomMatrix {
   std::vector<double> minimums_;  // [outputs, inputs]
 };
 
-// Which input of its group an int8 row's outlier is.
+// Which input of its group an int8 row's outlier is; -1 in rows that were never written.
 inline int outlier_place(const RowGroup& group) {
+  if (group.nibble == 0) return -1;
   const int bits = __builtin_ctz(group.nibble);
   const int byte = group.quad_at % 4 + bits / 8;
   return group.quad_at / (4 * kPanel) * 4 + byte + bits % 8 / 4 * 16;
