@@ -25,7 +25,10 @@ def train(
     ] = None,
     conversations: Annotated[
         int, typer.Option(min=1, help="How many prompts the target answers.")
-    ] = 8000,
+    ] = 5440,
+    self_written: Annotated[
+        int, typer.Option(min=0, help="How many more prompts it writes itself, and answers.")
+    ] = 4608,
     answer_tokens: Annotated[int, typer.Option(min=8, help="Of each answer, at most.")] = 128,
     disk: Annotated[
         str, typer.Option(metavar="SIZE", help="What the corpus may take; prompts are left out.")
@@ -58,6 +61,7 @@ def train(
         folder=out,
         prompts=prompts or [],
         conversations=conversations,
+        self_written=self_written,
         answer_tokens=answer_tokens,
         disk_bytes=parse_size("--disk", disk),
         draft_vocab_size=draft_vocabulary,

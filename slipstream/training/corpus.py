@@ -33,7 +33,8 @@ def held_out(prompt: int) -> bool:
 
 
 def missing_shards(folder: Path, prompts: Sequence[Sequence[int]]) -> list[int]:
-    """Numbers of the shards that do not answer all they should of these prompts (token ids).
+    """Numbers of the shards that do not answer all they should of these prompts (token ids, of a
+    prompt that the target goes on writing those of its beginning).
 
     Raises ``UserError`` for a shard that answers other prompts.
     """
@@ -43,7 +44,8 @@ def missing_shards(folder: Path, prompts: Sequence[Sequence[int]]) -> list[int]:
         wanted = prompts[first : first + PROMPTS_PER_SHARD]
         held = _read_shard(path) if path.exists() else []
         for answer, prompt in zip(held, wanted, strict=False):
-            if answer.tokens[: answer.prompt_length].tolist() != list(prompt):
+            # Of a prompt that the target went on writing only the beginning is known.
+            if answer.tokens[: len(prompt)].tolist() != list(prompt):
                 raise UserError(
                     f"{path} answers other prompts than these; name another folder, or delete "
                     f"{folder} to answer these"

@@ -1,4 +1,5 @@
-"""The target answers the training prompts, and what a drafter learns from is kept.
+"""The target answers the training prompts, some of which it writes itself, and what a drafter
+learns from is kept.
 
 Tokens and features come from the engine's own steps, so a drafter is trained on exactly what it
 will see when it serves: the same kernels, the same rounding.
@@ -24,11 +25,16 @@ from slipstream.models.checkpoint import Checkpoint
 from slipstream.models.tokenizer import Tokenizer, load_tokenizer
 from slipstream.speculation.ngram import NgramDrafter
 from slipstream.training.corpus import FEATURES, PROMPTS_PER_SHARD, ShardWriter, missing_shards
+from slipstream.training.prompts import TrainingPrompt
 
 Messages = Sequence[dict[str, str]]
 
+_OPEN_END = "\u2042"  # what a template leaves as it is, and nobody writes
+
 IN_FLIGHT = 96  # conversations; enough to keep the products busy
-TEMPERATURES = (0.0, 0.0, 0.6, 0.0, 0.9)  # of the prompts, in turns
+TEMPERATURES = (0.0, 0.0, 0.6, 0.0, 0.9)  # of the answers, in turns
+WRITTEN_TOKENS = 192  # at most, of what the target adds to a prompt
+WRITING_TEMPERATURES = (0.8, 1.0, 0.9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +64,18 @@ def prompt_tokens(tokenizer: Tokenizer, messages: Messages, room: int) -> list[i
     return tokens[-room:]
 
 
+def beginning_tokens(tokenizer: Tokenizer, messages: Messages, room: int) -> list[int]:
+    """Token ids of a chat up to the end of its last message's text, which so can go on."""
+    last = {**messages[-1], "content": messages[-1]["content"] + _OPEN_END}
+    if not tokenizer.has_chat_template:
+        return prompt_tokens(tokenizer, messages, room)
+    try:
+        text = tokenizer.render_chat([*messages[:-1], last], add_generation_prompt=False)
+    except ChatTemplateError as error:
+        raise UserError(f"this model cannot write prompts itself: {error}") from None
+    return tokenizer.encode(text.partition(_OPEN_END)[0], add_special_tokens=False)[-room:]
+
+
 class CorpusGenerator:
     """Fills the shards that a corpus lacks. Killed at any time it goes on with the next one."""
 
@@ -78,7 +96,9 @@ class CorpusGenerator:
         self._bytes_per_token = 4 + 2 * FEATURES * checkpoint.config.hidden_size
         self._model = model
         self._shards: dict[int, ShardWriter] = {}
-        self._prompt_lengths: dict[int, int] = {}
+        self._prompt_lengths: dict[int, int] = {}  # of those that are answered
+        self._begun: dict[int, tuple[Messages, int]] = {}  # those that are written, their lengths
+        self._to_answer: list[tuple[int, list[int]]] = []
         self._tokens = 0
         self._engine = Engine(
             model,
@@ -86,11 +106,14 @@ class CorpusGenerator:
             pages=pages,
             max_running_requests=options.max_running_requests,
             max_step_rows=options.max_step_rows,
-            on_finish=self._keep,
+            on_finish=self._finished,
         )
 
     def run(
-        self, prompts: Sequence[Messages], disk_bytes: int, report: Callable[[Generated], None]
+        self,
+        prompts: Sequence[TrainingPrompt],
+        disk_bytes: int,
+        report: Callable[[Generated], None],
     ) -> None:
         """Answer the prompts whose shard is not there, as many as ``disk_bytes`` hold for sure.
 
@@ -108,10 +131,15 @@ class CorpusGenerator:
             waiting += reversed(members)
             self._shards[shard] = ShardWriter(self._folder, shard, len(members))
         report(Generated(done, len(tokens), 0, 0.0))
-        while waiting or self._engine.busy:
-            while waiting and len(self._prompt_lengths) < IN_FLIGHT:
+        while waiting or self._to_answer or self._engine.busy:
+            while self._to_answer:
+                self._answer(*self._to_answer.pop())
+            while waiting and len(self._prompt_lengths) + len(self._begun) < IN_FLIGHT:
                 index = waiting.pop()
-                self._submit(index, tokens[index])
+                if prompts[index].begun:
+                    self._write(index, prompts[index].messages, tokens[index])
+                else:
+                    self._answer(index, tokens[index])
             self._engine.step()
             for shard in [shard for shard, writer in self._shards.items() if writer.full]:
                 writer = self._shards.pop(shard)
@@ -120,13 +148,17 @@ class CorpusGenerator:
                 seconds = time.perf_counter() - started
                 report(Generated(done, len(tokens), self._tokens, seconds))
 
-    def _tokenize(self, prompts: Sequence[Messages], disk_bytes: int) -> list[list[int]]:
+    def _tokenize(self, prompts: Sequence[TrainingPrompt], disk_bytes: int) -> list[list[int]]:
         """Token ids of the prompts that fit the disk if every answer is as long as it may be."""
-        room = self._model.max_model_len - self._answer_tokens
         tokenized: list[list[int]] = []
-        for messages in prompts:
-            tokens = prompt_tokens(self._tokenizer, messages, room)
-            disk_bytes -= (len(tokens) + self._answer_tokens) * self._bytes_per_token
+        for prompt in prompts:
+            if prompt.begun:
+                room = self._room - WRITTEN_TOKENS
+                tokens = beginning_tokens(self._tokenizer, prompt.messages, room)
+            else:
+                tokens = prompt_tokens(self._tokenizer, prompt.messages, self._room)
+            added = self._answer_tokens + WRITTEN_TOKENS * prompt.begun
+            disk_bytes -= (len(tokens) + added) * self._bytes_per_token
             if disk_bytes < 0:
                 break
             tokenized.append(tokens)
@@ -137,17 +169,36 @@ class CorpusGenerator:
             )
         return tokenized
 
-    def _submit(self, index: int, tokens: list[int]) -> None:
+    @property
+    def _room(self) -> int:
+        return self._model.max_model_len - self._answer_tokens
+
+    def _write(self, index: int, messages: Messages, tokens: list[int]) -> None:
+        self._begun[index] = (messages, len(tokens))
+        temperature = WRITING_TEMPERATURES[index % len(WRITING_TEMPERATURES)]
+        self._submit(index, tokens, temperature, WRITTEN_TOKENS)
+
+    def _answer(self, index: int, tokens: list[int]) -> None:
+        self._prompt_lengths[index] = len(tokens)
+        temperature = TEMPERATURES[index % len(TEMPERATURES)]
+        self._submit(index, tokens, temperature, self._answer_tokens)
+
+    def _submit(self, index: int, tokens: list[int], temperature: float, max_tokens: int) -> None:
         params = SamplingParams(
-            max_tokens=self._answer_tokens,
-            temperature=TEMPERATURES[index % len(TEMPERATURES)],
+            max_tokens=max_tokens,
+            temperature=temperature,
             seed=index,
             stop_token_ids=self._tokenizer.eos_token_ids,
         )
-        self._prompt_lengths[index] = len(tokens)
         self._engine.submit(Submit(index, tokens, params))
 
-    def _keep(self, index: int, tokens: NDArray[np.int32], slots: NDArray[np.int32]) -> None:
+    def _finished(self, index: int, tokens: NDArray[np.int32], slots: NDArray[np.int32]) -> None:
+        if index in self._begun:
+            messages, length = self._begun.pop(index)
+            text = messages[-1]["content"] + self._tokenizer.decode(tokens[length:].tolist())
+            whole = [*messages[:-1], {**messages[-1], "content": text}]
+            self._to_answer.append((index, prompt_tokens(self._tokenizer, whole, self._room)))
+            return
         features = self._model.read_features(slots)
         self._tokens += len(tokens)
         self._shards[index // PROMPTS_PER_SHARD].add(

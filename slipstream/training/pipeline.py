@@ -21,12 +21,12 @@ from slipstream.models.tokenizer import load_tokenizer
 from slipstream.speculation.eagle3.checkpoint import write_drafter
 from slipstream.speculation.eagle3.config import Eagle3Config
 from slipstream.training import trainer
-from slipstream.training.corpus import Corpus, held_out
+from slipstream.training.corpus import Corpus
 from slipstream.training.evaluate import acceptance_table, evaluate, plot_acceptance
-from slipstream.training.generate import CorpusGenerator, Generated, prompt_tokens
+from slipstream.training.generate import CorpusGenerator, Generated
 from slipstream.training.model_card import Making, model_card
 from slipstream.training.options import TrainingOptions
-from slipstream.training.prompts import TrainingPrompt, written_prompts
+from slipstream.training.prompts import TrainingPrompt, begun_prompts, written_prompts
 from slipstream.training.target import TargetTensors
 from slipstream.training.vocabulary import choose_vocabulary, coverage
 
@@ -42,7 +42,8 @@ class Plan:
     model: str
     folder: Path
     prompts: Sequence[Path]
-    conversations: int
+    conversations: int  # answers to prompts that are given
+    self_written: int  # conversations whose prompt the target writes, too
     answer_tokens: int
     disk_bytes: int
     draft_vocab_size: int
@@ -64,14 +65,13 @@ class Pipeline:
 
     @cached_property
     def _prompts(self) -> list[TrainingPrompt]:
-        if not self._plan.prompts:
-            return written_prompts()[: self._plan.conversations]
-        read = [
+        given = [
             TrainingPrompt(file.stem, prompt)
             for file in self._plan.prompts
             for prompt in load_prompts(str(file))
         ]
-        return read[: self._plan.conversations]
+        asked = given or written_prompts()
+        return asked[: self._plan.conversations] + begun_prompts(self._plan.self_written)
 
     def generate(self) -> None:
         """Have the target answer the prompts, where that has not been done."""
@@ -98,8 +98,7 @@ class Pipeline:
                     text=f"{generated.conversations} of {generated.total}, {speed:.0f} tok/s",
                 )
 
-            messages = [prompt.messages for prompt in self._prompts]
-            generator.run(messages, self._plan.disk_bytes, report)
+            generator.run(self._prompts, self._plan.disk_bytes, report)
 
     def train(self) -> None:
         """Train on the corpus and write the drafter."""
@@ -144,17 +143,20 @@ class Pipeline:
         if not (self._drafter.exists() and (self._plan.folder / _MAKING).exists()):
             raise UserError(f"there is no drafter in {self._drafter} yet; train it first")
         answer_tokens = self._plan.answer_tokens
-        prompts = [p for i, p in enumerate(self._prompts) if held_out(i)]
-        engine, ready = load_engine(self._options(str(self._drafter)))
-        tokenizer, room = load_tokenizer(self._checkpoint), ready.max_model_len - answer_tokens
+        prompts = [
+            (self._prompts[c.prompt].kind, c.tokens[: c.prompt_length].tolist())
+            for c in Corpus(self._corpus).held_out
+            if c.prompt < len(self._prompts)
+        ]
+        engine, _ = load_engine(self._options(str(self._drafter)))
         with self._bar("held-out prompts") as bar:
             task = bar.add_task("", total=len(prompts), text="")
             results = evaluate(
                 engine,
-                [(p.kind, prompt_tokens(tokenizer, p.messages, room)) for p in prompts],
+                prompts,
                 EVALUATED_TREE,
                 answer_tokens,
-                tokenizer.eos_token_ids,
+                load_tokenizer(self._checkpoint).eos_token_ids,
                 lambda kind: bar.advance(task),
             )
         self._console.print(acceptance_table(results, EVALUATED_TREE.num_steps))
@@ -175,6 +177,7 @@ class Pipeline:
         files = " ".join(f"--prompts {file}" for file in plan.prompts)
         numbers = {
             "conversations": plan.conversations,
+            "self-written": plan.self_written,
             "answer-tokens": plan.answer_tokens,
             "draft-vocabulary": plan.draft_vocab_size,
             "levels": plan.training.levels,
@@ -187,7 +190,7 @@ class Pipeline:
         return Making(
             target=self._checkpoint.name,
             command=command.strip(),
-            prompts="prompts of their own" if plan.prompts else "prompts written for this",
+            prompts=_prompts_text(plan),
             conversations=len(conversations),
             tokens=sum(len(c.tokens) for c in conversations),
             draft_vocab_size=plan.draft_vocab_size,
@@ -226,3 +229,10 @@ def _progress_text(progress: trainer.Progress) -> str:
         f"loss {progress.loss:.3f}, right by level {shares}, "
         f"{progress.seconds_left / 60:.0f} min left"
     )
+
+
+def _prompts_text(plan: Plan) -> str:
+    asked = "prompts of their own" if plan.prompts else "prompts written for this"
+    if not plan.self_written:
+        return asked
+    return f"{asked} and {plan.self_written} that the target wrote itself"

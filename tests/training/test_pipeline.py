@@ -32,6 +32,7 @@ WORDS = [
     "tea",
 ]
 CONVERSATIONS = 150
+SELF_WRITTEN = 60
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +54,7 @@ def run(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> None:
 def options(target: Path, out: Path, prompts: Path) -> list[object]:
     numbers = {
         "--conversations": CONVERSATIONS,
+        "--self-written": 0,
         "--answer-tokens": 12,
         "--draft-vocabulary": 64,
         "--epochs": 1,
@@ -70,8 +72,8 @@ def test_from_nothing_to_a_model_card(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    arguments = options(tiny_llama, tmp_path, prompts)
-    keep = CorpusGenerator._keep
+    arguments = [*options(tiny_llama, tmp_path, prompts), "--self-written", SELF_WRITTEN]
+    keep = CorpusGenerator._finished
     count = 0
 
     def stop_after_a_hundred(self: CorpusGenerator, *of_request: object) -> None:
@@ -81,7 +83,7 @@ def test_from_nothing_to_a_model_card(
             raise KeyboardInterrupt
         keep(self, *of_request)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(CorpusGenerator, "_keep", stop_after_a_hundred)
+    monkeypatch.setattr(CorpusGenerator, "_finished", stop_after_a_hundred)
     with pytest.raises(SystemExit) as stopped:
         run(monkeypatch, *arguments)
     assert stopped.value.code == 130
@@ -89,19 +91,23 @@ def test_from_nothing_to_a_model_card(
     (first,) = (tmp_path / "corpus").glob("shard-*")
     written = first.stat().st_mtime_ns
 
-    monkeypatch.setattr(CorpusGenerator, "_keep", keep)
+    monkeypatch.setattr(CorpusGenerator, "_finished", keep)
     with pytest.raises(SystemExit) as done:
         run(monkeypatch, *arguments)
     assert not done.value.code
     assert first.stat().st_mtime_ns == written, "what was there was not made again"
     corpus = Corpus(tmp_path / "corpus")
-    assert len(corpus.training) + len(corpus.held_out) == CONVERSATIONS
+    conversations = corpus.training + corpus.held_out
+    assert len(conversations) == CONVERSATIONS + SELF_WRITTEN
+    its_own = [c for c in conversations if c.prompt >= CONVERSATIONS]
+    assert len({tuple(c.tokens[: c.prompt_length]) for c in its_own}) > SELF_WRITTEN / 2
 
     drafter = open_drafter(str(tmp_path / "drafter"))
     assert drafter.config.draft_vocab_size == 64
     card = (tmp_path / "drafter" / "README.md").read_text()
-    assert f"{CONVERSATIONS} conversations" in card
-    assert "| mine |" in card and "| all |" in card
+    assert f"{CONVERSATIONS + SELF_WRITTEN} conversations" in card
+    assert f"{SELF_WRITTEN} that the target wrote itself" in card
+    assert "| mine |" in card and "| its own |" in card and "| all |" in card
     assert (tmp_path / "acceptance.svg").stat().st_size > 1000
 
     capsys.readouterr()

@@ -8,7 +8,7 @@ from collections import Counter
 import msgspec
 import pytest
 
-from slipstream.training.prompts import COUNTS, TrainingPrompt, written_prompts
+from slipstream.training.prompts import COUNTS, TrainingPrompt, begun_prompts, written_prompts
 from slipstream.training.prompts.combine import Dice
 from slipstream.training.prompts.stubs import REFERENCES, Stub, write_from_tests
 
@@ -59,6 +59,16 @@ def test_every_chat_ends_with_the_user_and_says_something(prompts: list[Training
         roles = [message["role"] for message in prompt.messages]
         turns = roles[1:] if roles[0] == "system" else roles
         assert turns == ["user", "assistant"] * (len(turns) // 2) + ["user"]
+
+
+def test_begun_prompts_are_the_same_however_many_there_are() -> None:
+    begun = begun_prompts(2000)
+    assert begun[:500] == begun_prompts(500)
+    assert all(prompt.begun for prompt in begun)
+    texts = [prompt.messages[-1]["content"] for prompt in begun]
+    assert 0.2 < sum(not text for text in texts) / len(texts) < 0.4
+    assert len(set(texts)) > 200
+    assert not any(text.endswith(" ") or "{sentence}" in text for text in texts)
 
 
 def test_no_template_is_left_unfilled(prompts: list[TrainingPrompt]) -> None:

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
+from slipstream.training.prompts.beginnings import beginning
 from slipstream.training.prompts.chat import write as write_chat
 from slipstream.training.prompts.code import write as write_code
-from slipstream.training.prompts.combine import Dice, Messages
+from slipstream.training.prompts.combine import Dice, Messages, user
 from slipstream.training.prompts.math import write as write_math
 from slipstream.training.prompts.qa import write as write_qa
 from slipstream.training.prompts.rag import write as write_rag
@@ -18,10 +19,14 @@ from slipstream.training.prompts.translation import write as write_translation
 
 
 class TrainingPrompt(msgspec.Struct, frozen=True):
-    """The messages of one chat request, and what kind of request it is."""
+    """The messages of one chat request, and what kind of request it is.
+
+    Of one that is ``begun`` the target itself writes the rest of the last message.
+    """
 
     kind: str
     messages: Messages
+    begun: bool = False
 
 
 WRITERS: dict[str, Callable[[Dice], Messages]] = {
@@ -53,6 +58,13 @@ def written_prompts() -> list[TrainingPrompt]:
     has about the mixture of the whole."""
     written = {kind: distinct(kind, count) for kind, count in COUNTS.items()}
     return [TrainingPrompt(kind, next(written[kind])) for kind in mixed(COUNTS)]
+
+
+def begun_prompts(count: int) -> list[TrainingPrompt]:
+    """``count`` prompts for the target to complete, each prefix of the list the same whatever
+    ``count`` is. Many are alike: what the target writes differs by its seed."""
+    dice = Dice("begun")
+    return [TrainingPrompt("its own", user(beginning(dice)), begun=True) for _ in range(count)]
 
 
 def distinct(kind: str, count: int) -> Iterator[Messages]:
