@@ -6,6 +6,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from slipstream.kernels.growth import TreeGrower
 from slipstream.kernels.sampling_rows import SamplingRows
 from slipstream.kernels.step_batch import StepBatch
 from slipstream.kernels.weight import Weight
@@ -110,6 +111,17 @@ class Kernels(Protocol):
         times the temperature, added to the tokens returned; at temperature 0 that is the drafter's
         own distribution. What is left over is token -1 with log probability -inf. ``count`` is at
         most 256.
+        """
+        ...
+
+    def tree_grower(
+        self, first: Program, deeper: Program, ids: NDArray[np.int32]
+    ) -> TreeGrower | None:
+        """Grows whole token trees in one call, if the set has a way to; else a drafter does it.
+
+        ``first`` and ``deeper`` are programs that this set recorded; logits of both
+        ``[L, draft vocabulary]`` stand for the tokens ``ids``. Trees, and their scores, are those
+        that running the programs and `rank` level by level gives.
         """
         ...
 

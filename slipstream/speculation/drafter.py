@@ -1,7 +1,7 @@
 """What the engine knows of a drafter."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import msgspec
@@ -41,11 +41,19 @@ class DraftTask(msgspec.Struct, frozen=True, eq=False):
 class Draft:
     """Nodes below the root, best first within the constraint that parents stand before children.
 
-    ``parents[i]`` is 0 for the root, k for node k - 1 of this list.
+    ``parents[i]`` is 0 for the root, k for node k - 1 of this list. ``scores`` are the natural
+    logarithms of the paths' probabilities as the drafter sees them, or empty if it knows none.
     """
 
     tokens: list[int]
     parents: list[int]
+    # Arrays do not compare to one truth value.
+    scores: NDArray[np.float32] = field(
+        default_factory=lambda: np.empty(0, dtype=np.float32), compare=False
+    )
+
+
+NO_DRAFT = Draft([], [])
 
 
 class Drafter(Protocol):

@@ -120,3 +120,34 @@ class Program:
         logit_rows: _Int32,
     ) -> None: ...
     def floats(self, buffer: int, rows: int, width: int) -> _Floats: ...
+
+class Grower:
+    def __init__(
+        self,
+        machine: Machine,
+        first: Program,
+        first_logits: int,
+        deeper: Program,
+        deeper_logits: int,
+        ids: _Int32,
+    ) -> None: ...
+    def grow(
+        self,
+        machine: Machine,
+        tokens: _Int32,
+        sources: _Int32,
+        first_pages: _Int32,
+        ring_pages: int,
+        ring_starts: _Int32,
+        entered: _Int32,
+        roots: _Int32,
+        levels: _Int32,
+        topk: _Int32,
+        nodes: _Int32,
+        temperature: NDArray[np.float64],
+        top_p: NDArray[np.float64],
+        min_p: NDArray[np.float64],
+        top_k: _Int32,
+        seed: NDArray[np.uint64],
+        position: _Int32,
+    ) -> list[tuple[list[int], list[int], _Floats]]: ...

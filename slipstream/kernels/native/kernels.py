@@ -8,8 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slipstream.errors import UserError
-from slipstream.kernels.interface import KVDtype, Operations
+from slipstream.kernels.growth import TreeGrower
+from slipstream.kernels.interface import KVDtype, Operations, Program
 from slipstream.kernels.native import _native
+from slipstream.kernels.native.grower import NativeGrower
 from slipstream.kernels.native.program import (
     Buffer,
     Format,
@@ -20,7 +22,7 @@ from slipstream.kernels.native.program import (
     Vector,
 )
 from slipstream.kernels.sampling_rows import SamplingRows
-from slipstream.kernels.step_batch import BLOCK, StepBatch
+from slipstream.kernels.step_batch import BLOCK
 from slipstream.kernels.weight import Weight
 
 PANEL = 16  # outputs packed side by side
@@ -107,11 +109,13 @@ class NativeKernels:
     ) -> None:
         kept.move(np.array(sources, dtype=np.int32), np.array(targets, dtype=np.int32))
 
-    def record(
-        self, forward: Callable[[Operations], Buffer]
-    ) -> Callable[[StepBatch], NDArray[np.float32]]:
+    def record(self, forward: Callable[[Operations], Buffer]) -> RecordedProgram:
         recorder = Recorder(self.machine)
         return RecordedProgram(self.machine, recorder, forward(recorder))
+
+    def tree_grower(self, first: Program, deeper: Program, ids: NDArray[np.int32]) -> TreeGrower:
+        assert isinstance(first, RecordedProgram) and isinstance(deeper, RecordedProgram)
+        return NativeGrower(self.machine, first, deeper, ids)
 
     def sample(self, logits: NDArray[np.float32], rows: SamplingRows) -> NDArray[np.int32]:
         return self.machine.sample(

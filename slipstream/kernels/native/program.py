@@ -189,9 +189,18 @@ class RecordedProgram:
         self._recorder = recorder
         self._output = output
 
+    @property
+    def program(self) -> _native.Program:
+        return self._recorder.program
+
+    @property
+    def output(self) -> int:
+        """The buffer that holds the output's rows."""
+        return self._output.id
+
     def __call__(self, batch: StepBatch) -> NDArray[np.float32]:
         """The output's rows ``[L, N]`` or ``[T, N]``, valid until the next call."""
-        program = self._recorder.program
+        program = self.program
         program.run(
             self._machine,
             batch.tokens,
@@ -207,4 +216,4 @@ class RecordedProgram:
             batch.logit_rows,
         )
         rows = batch.logit_rows if self._output.domain == Domain.LOGITS else batch.tokens
-        return program.floats(self._output.id, len(rows), self._output.width)
+        return program.floats(self.output, len(rows), self._output.width)

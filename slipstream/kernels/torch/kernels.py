@@ -113,6 +113,9 @@ class TorchKernels:
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         return rank(logits, rows, ids, count)
 
+    def tree_grower(self, first: Program, deeper: Program, ids: NDArray[np.int32]) -> None:
+        """None: there is no faster way than level by level."""
+
     @torch.inference_mode()
     def move_slots(self, cache: KVCache, sources: Sequence[int], targets: Sequence[int]) -> None:
         source, target = torch.tensor(sources), torch.tensor(targets)

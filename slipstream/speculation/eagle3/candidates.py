@@ -4,13 +4,10 @@ In each level the best ``topk`` nodes by path probability are expanded; at the e
 candidates, expanded or not, form the tree.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
-from slipstream.speculation.drafter import Draft
-from slipstream.speculation.tree import TreeShape
+from slipstream.kernels.growth import GrownTree
 
 Int32 = NDArray[np.int32]
 Float32 = NDArray[np.float32]
@@ -20,14 +17,13 @@ class Candidates:
     """All nodes that were proposed, a row for each of R requests, level after level.
 
     A candidate's score is the log probability of its path; -inf marks a place that is empty.
+    ``levels``, ``topk`` and ``nodes``, all ``[R]``, are those of `TreeGrowth`.
     """
 
-    def __init__(self, shapes: Sequence[TreeShape]) -> None:
-        self.levels = np.array([shape.num_steps for shape in shapes], dtype=np.int32)
-        self.topk = np.array([shape.topk for shape in shapes], dtype=np.int32)
-        self.widest = int(self.topk.max())
-        self._budgets = np.array([shape.num_draft_tokens - 1 for shape in shapes], dtype=np.int32)
-        empty = np.zeros((len(shapes), 0), dtype=np.int32)
+    def __init__(self, levels: Int32, topk: Int32, nodes: Int32) -> None:
+        self.widest = int(topk.max())
+        self._levels, self._topk, self._nodes = levels, topk, nodes
+        empty = np.zeros((len(topk), 0), dtype=np.int32)
         self.tokens, self.parents = empty, empty
         self.scores = empty.astype(np.float32)
 
@@ -37,7 +33,7 @@ class Candidates:
         ``parents`` is ``[R, P]``, places in this table or -1 for the root, ``tokens`` and
         ``logprobs`` ``[R, P, widest]``.
         """
-        allowed = np.arange(self.widest) < self.topk[:, None, None]
+        allowed = np.arange(self.widest) < self._topk[:, None, None]
         scores = np.where(allowed, logprobs, np.float32(-np.inf))
         if self.scores.shape[1]:
             scores += np.take_along_axis(self.scores, parents, axis=1)[:, :, None]
@@ -57,23 +53,21 @@ class Candidates:
         places = (best + first).astype(np.int32)
         scores = np.take_along_axis(self.scores, places, axis=1)
         ranked = -np.sort(-self.scores, axis=1)
-        last = np.minimum(self._budgets, ranked.shape[1])[:, None] - 1
+        last = np.minimum(self._nodes, ranked.shape[1])[:, None] - 1
         worth = scores >= np.take_along_axis(ranked, last, axis=1)
         worth &= scores > -np.inf
-        worth &= np.arange(self.widest) < self.topk[:, None]
-        worth &= depth < self.levels[:, None]
+        worth &= np.arange(self.widest) < self._topk[:, None]
+        worth &= depth < self._levels[:, None]
         return places, worth
 
-    def drafts(self) -> list[Draft]:
-        """The best candidates of each request, a parent before its children."""
+    def trees(self) -> list[GrownTree]:
+        """The best candidates of each request."""
         order = np.argsort(-self.scores, axis=1, kind="stable")
-        drafts = []
-        for request, budget in enumerate(self._budgets):
-            kept = order[request, :budget]
-            kept = kept[self.scores[request, kept] > -np.inf].tolist()
-            number = {-1: 0} | {place: node for node, place in enumerate(kept, start=1)}
-            parents = self.parents[request, kept].tolist()
-            drafts.append(
-                Draft(self.tokens[request, kept].tolist(), [number[place] for place in parents])
-            )
-        return drafts
+        trees = []
+        for request, most in enumerate(self._nodes):
+            kept = order[request, :most]
+            kept = kept[self.scores[request, kept] > -np.inf]
+            number = {-1: 0} | {place: node for node, place in enumerate(kept.tolist(), start=1)}
+            parents = [number[place] for place in self.parents[request, kept].tolist()]
+            trees.append((self.tokens[request, kept].tolist(), parents, self.scores[request, kept]))
+        return trees

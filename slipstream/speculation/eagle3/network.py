@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slipstream.kernels import Kernels, SamplingRows, StepBatch
+from slipstream.kernels.growth import TreeGrower
 from slipstream.kernels.interface import (
     Embedding,
     GateUp,
@@ -26,6 +27,7 @@ from slipstream.models.quantize import GROUP, quantize
 from slipstream.models.rope import rotary_tables
 from slipstream.speculation.eagle3.checkpoint import Eagle3Checkpoint
 from slipstream.speculation.eagle3.config import Eagle3Config
+from slipstream.speculation.eagle3.growth import LevelGrower
 
 LAYER = "midlayer."
 
@@ -90,9 +92,11 @@ class DrafterWeights:
 
 
 class DrafterNetwork:
-    """Weights, the drafter's own K/V memory, and its two passes.
+    """Weights, the drafter's own K/V memory, and its passes.
 
     ``features`` holds the target's features by its slots, ``slots`` counts the drafter's own.
+    ``grow`` runs a first pass, whose rows are made of the target's features in the slots `sources`,
+    and deeper ones, whose rows are made of outputs of rows before.
     """
 
     def __init__(
@@ -117,24 +121,22 @@ class DrafterNetwork:
         self._enter = kernels.record(self._enter_features)
         self._first = kernels.record(self._first_level)
         self._deeper = kernels.record(self._deeper_level)
+        self.grow: TreeGrower = (
+            kernels.tree_grower(self._first, self._deeper, checkpoint.target_ids)
+            or self.level_grower()
+        )
 
     def enter(self, batch: StepBatch) -> None:
-        """Only store the keys and values that `first_level` would store."""
+        """Only store the keys and values that a first pass would store."""
         self._enter(batch)
 
-    def first_level(self, batch: StepBatch) -> NDArray[np.float32]:
-        """Logits ``[L, draft vocabulary]`` of rows made of the target's features, whose slots are
-        the batch's ``sources``."""
-        return self._first(batch)
+    def level_grower(self) -> LevelGrower:
+        """What grows trees where the kernels do not."""
+        return LevelGrower(self._first, self._deeper, self._rank)
 
-    def deeper_level(self, batch: StepBatch) -> NDArray[np.float32]:
-        """The same of rows made of outputs of rows before, whose slots are the ``sources``."""
-        return self._deeper(batch)
-
-    def rank(
+    def _rank(
         self, logits: NDArray[np.float32], rows: SamplingRows, count: int
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """The best tokens of each row and their log probabilities; see `Kernels.rank`."""
         return self._kernels.rank(logits, rows, self._target_ids, count)
 
     def _enter_features(self, ops: Operations) -> Rows:

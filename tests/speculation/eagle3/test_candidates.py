@@ -43,8 +43,13 @@ def grown_alone(root: int, shape: TreeShape) -> dict[Path, float]:
     return {path: everything[path] for path in best}
 
 
+def candidates_for(shapes: list[TreeShape]) -> Candidates:
+    facts = [(shape.num_steps, shape.topk, shape.num_draft_tokens - 1) for shape in shapes]
+    return Candidates(*np.array(facts, dtype=np.int32).T)
+
+
 def grown_together(roots: list[int], shapes: list[TreeShape]) -> list[Draft]:
-    candidates = Candidates(shapes)
+    candidates = candidates_for(shapes)
     widest = candidates.widest
 
     def propose(paths: list[list[Path | None]], parents: np.ndarray) -> None:
@@ -65,7 +70,7 @@ def grown_together(roots: list[int], shapes: list[TreeShape]) -> list[Draft]:
 
     propose([[(root,)] for root in roots], np.full((len(roots), 1), -1, dtype=np.int32))
     first = 0
-    for depth in range(1, int(candidates.levels.max())):
+    for depth in range(1, max(shape.num_steps for shape in shapes)):
         nodes, worth = candidates.to_expand(first, depth)
         first = candidates.tokens.shape[1]
         paths = [
@@ -73,14 +78,15 @@ def grown_together(roots: list[int], shapes: list[TreeShape]) -> list[Draft]:
             for r, row in enumerate(zip(nodes, worth, strict=True))
         ]
         propose(paths, nodes)
-    return candidates.drafts()
+    return [Draft(*tree) for tree in candidates.trees()]
 
 
-def paths_of(root: int, draft: Draft) -> set[Path]:
+def paths_of(root: int, draft: Draft) -> dict[Path, float]:
+    """The tree as its paths with their scores."""
     paths: list[Path] = [(root,)]
     for token, parent in zip(draft.tokens, draft.parents, strict=True):
         paths.append((*paths[parent], token))
-    return set(paths[1:])
+    return dict(zip(paths[1:], draft.scores, strict=True))
 
 
 @given(st.lists(st.tuples(st.integers(0, 10_000), shapes), min_size=1, max_size=5))
@@ -90,12 +96,12 @@ def test_trees_of_all_shapes_are_those_grown_alone(
     roots, wanted = [root for root, _ in requests], [shape for _, shape in requests]
     drafts = grown_together(roots, wanted)
     for root, shape, draft in zip(roots, wanted, drafts, strict=True):
-        assert paths_of(root, draft) == set(grown_alone(root, shape))
+        assert paths_of(root, draft) == grown_alone(root, shape)
         assert all(parent <= node for node, parent in enumerate(draft.parents))
 
 
 def test_a_node_that_cannot_be_in_the_tree_is_not_expanded() -> None:
-    candidates = Candidates([TreeShape(num_steps=3, topk=2, num_draft_tokens=2)])
+    candidates = candidates_for([TreeShape(num_steps=3, topk=2, num_draft_tokens=2)])
     tokens = np.array([[[5, 6]]], dtype=np.int32)
     logprobs = np.log(np.array([[[0.9, 0.1]]], dtype=np.float32))
     candidates.add_level(tokens, logprobs, np.full((1, 1), -1, dtype=np.int32))
@@ -104,8 +110,10 @@ def test_a_node_that_cannot_be_in_the_tree_is_not_expanded() -> None:
 
 
 def test_places_without_a_token_are_never_drafted() -> None:
-    candidates = Candidates([TreeShape(num_steps=1, topk=4, num_draft_tokens=16)])
+    candidates = candidates_for([TreeShape(num_steps=1, topk=4, num_draft_tokens=16)])
     tokens = np.array([[[7, 3, -1, -1]]], dtype=np.int32)
     logprobs = np.array([[[-0.1, -2.5, -np.inf, -np.inf]]], dtype=np.float32)
     candidates.add_level(tokens, logprobs, np.full((1, 1), -1, dtype=np.int32))
-    assert candidates.drafts() == [Draft([7, 3], [0, 0])]
+    ((drafted, above, scores),) = candidates.trees()
+    assert (drafted, above) == ([7, 3], [0, 0])
+    assert scores.dtype == np.float32 and scores.tolist() == logprobs[0, 0, :2].tolist()

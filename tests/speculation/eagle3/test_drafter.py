@@ -13,10 +13,12 @@ from slipstream.engine.engine import Engine
 from slipstream.engine.messages import Submit
 from slipstream.engine.params import SamplingParams, Speculation, TreeShape
 from slipstream.kernels import StepBatch
+from slipstream.kernels.interface import Program
 from slipstream.models.checkpoint import open_checkpoint
 from slipstream.speculation.drafter import Draft, DraftTask
 from slipstream.speculation.eagle3.checkpoint import open_drafter
 from slipstream.speculation.eagle3.drafter import WINDOW, Eagle3Drafter
+from slipstream.speculation.eagle3.growth import LevelGrower
 from tests import kernel_sets
 from tests.engine.driving import start_engine
 from tests.speculation.eagle3.reference import Reference, State
@@ -46,15 +48,16 @@ class Spy:
 
     def __post_init__(self) -> None:
         network = self.drafter._network
-        for name in ("first_level", "deeper_level"):
-            compute = getattr(network, name)
+        first = self._watched("first", network._first)
+        network.grow = LevelGrower(first, self._watched("deeper", network._deeper), network._rank)
 
-            def watched(batch: StepBatch, name: str = name, compute: Any = compute) -> Any:
-                logits = compute(batch)
-                self.passes.append((name, batch, logits.copy()))
-                return logits
+    def _watched(self, name: str, program: Program) -> Program:
+        def watched(batch: StepBatch) -> NDArray[np.float32]:
+            logits = program(batch)
+            self.passes.append((name, batch, logits.copy()))
+            return logits
 
-            setattr(network, name, watched)
+        return watched
 
     def draft(self, tasks: list[DraftTask]) -> list[Draft]:
         self.passes.clear()
@@ -78,14 +81,12 @@ class Spy:
         for position, feature in zip(positions.tolist(), features, strict=True):
             token = int(task.tokens[position + 1])
             state = self.reference.first(feature.astype(np.float64), token, position, state)
-        firsts = [(batch, logits) for name, batch, logits in self.passes if name == "first_level"]
-        self._compare(state, np.concatenate([logits for _, logits in firsts])[index])
-        last = [batch.slots[batch.requests == batch.requests[-1]] for batch, _ in firsts]
-        slot = self._slot_of(firsts, index) if len(firsts) == 1 else int(last[-1][-1])
-        states = {slot: state}
-        for name, batch, logits in self.passes:
-            if name != "deeper_level":
-                continue
+        (name, batch, logits), *further = self.passes
+        assert name == "first"
+        self._compare(state, logits[index])
+        states = {int(batch.slots[batch.logit_rows[index]]): state}
+        for name, batch, logits in further:
+            assert name == "deeper"
             deeper = {}
             for row in np.flatnonzero(batch.requests == index):
                 assert batch.rotary_positions is not None and batch.sources is not None
@@ -95,11 +96,6 @@ class Spy:
                 self._compare(below, logits[row])
                 deeper[int(batch.slots[row])] = below
             states = deeper
-
-    @staticmethod
-    def _slot_of(firsts: list[tuple[StepBatch, Any]], index: int) -> int:
-        (batch, _) = firsts[0]
-        return int(batch.slots[batch.logit_rows[index]])
 
     def _compare(self, state: State, logits: NDArray[np.float32]) -> None:
         expected = self.reference.logits(state)

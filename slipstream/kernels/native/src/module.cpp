@@ -8,7 +8,9 @@
 #include <atomic>
 #include <memory>
 #include <stdexcept>
+#include <vector>
 
+#include "grower.h"
 #include "isa.h"
 #include "kernels.h"
 #include "packing.h"
@@ -203,6 +205,45 @@ void rank(Machine& machine, nb::ndarray<const float, nb::ndim<2>, nb::device::cp
   });
 }
 
+// See TreeGrowth in growth.py; all arrays are over requests but the first two, over rows.
+nb::list grow(Grower& grower, Machine& machine, Int32 tokens, Int32 sources, Int32 first_pages,
+              int ring_pages, Int32 ring_starts, Int32 entered, Int32 roots, Int32 levels,
+              Int32 topk, Int32 nodes, Array<double, 1> temperature, Array<double, 1> top_p,
+              Array<double, 1> min_p, Int32 top_k, Array<uint64_t, 1> seed, Int32 position) {
+  std::vector<Growth> growths;
+  size_t row = 0;
+  for (size_t i = 0; i < roots.shape(0); ++i) {
+    growths.push_back({{first_pages.data()[i], ring_pages, ring_starts.data()[i]},
+                       entered.data()[i],
+                       roots.data()[i],
+                       tokens.data() + row,
+                       sources.data() + row,
+                       {levels.data()[i], topk.data()[i], nodes.data()[i]},
+                       {temperature.data()[i], top_p.data()[i], min_p.data()[i], seed.data()[i],
+                        top_k.data()[i], position.data()[i]}});
+    if (growths[i].entered >= growths[i].root || growths[i].limits.topk > kMostRanked)
+      throw std::invalid_argument("every tree needs a row to grow from and a topk within reach");
+    row += growths[i].root - growths[i].entered;
+  }
+  if (row != tokens.shape(0) || row != sources.shape(0))
+    throw std::invalid_argument("rows are not those of the requests");
+  std::vector<GrownTree> trees;
+  {
+    nb::gil_scoped_release release;
+    trees = grower.grow(*machine.team, growths);
+  }
+  nb::list grown;
+  for (const GrownTree& tree : trees) {
+    float* scores = new float[tree.scores.size()];
+    std::copy(tree.scores.begin(), tree.scores.end(), scores);
+    nb::capsule owner(scores, [](void* memory) noexcept { delete[] static_cast<float*>(memory); });
+    grown.append(nb::make_tuple(
+        tree.tokens, tree.parents,
+        nb::ndarray<nb::numpy, float, nb::ndim<1>>(scores, {tree.scores.size()}, owner)));
+  }
+  return grown;
+}
+
 }  // namespace
 
 NB_MODULE(_native, m) {
@@ -335,6 +376,21 @@ NB_MODULE(_native, m) {
            "sources"_a, "requests"_a, "follows"_a, "page_tables"_a, "tail_starts"_a, "tail_slots"_a,
            "logit_rows"_a)
       .def("floats", &floats_of, "buffer"_a, "rows"_a, "width"_a);
+
+  // Programs must outlive it.
+  nb::class_<Grower>(m, "Grower")
+      .def(
+          "__init__",
+          [](Grower* self, const Machine& machine, Program& first, int first_logits,
+             Program& deeper, int deeper_logits, Int32 ids) {
+            new (self) Grower(machine.kernels, LogitsProgram{&first, first_logits},
+                              LogitsProgram{&deeper, deeper_logits},
+                              std::vector<int32_t>(ids.data(), ids.data() + ids.shape(0)));
+          },
+          "machine"_a, "first"_a, "first_logits"_a, "deeper"_a, "deeper_logits"_a, "ids"_a)
+      .def("grow", &grow, "machine"_a, "tokens"_a, "sources"_a, "first_pages"_a, "ring_pages"_a,
+           "ring_starts"_a, "entered"_a, "roots"_a, "levels"_a, "topk"_a, "nodes"_a,
+           "temperature"_a, "top_p"_a, "min_p"_a, "top_k"_a, "seed"_a, "position"_a);
 }
 
 }  // namespace slipstream
