@@ -1,6 +1,5 @@
 """The step loop: plan, draft, compute, then walk each tree, emitting; commit."""
 
-import sys
 import time
 from collections.abc import Callable, Sequence
 
@@ -10,18 +9,21 @@ from numpy.typing import NDArray
 from slipstream.engine.counters import Counters
 from slipstream.engine.emission import emit, log_probabilities, sampling_rows
 from slipstream.engine.messages import Delta, EngineStats, Submit, TokenLogprobs
-from slipstream.engine.params import Speculation
 from slipstream.engine.request import Request
 from slipstream.engine.scheduler import Scheduler, Work
+from slipstream.engine.speculator import Speculator
 from slipstream.memory.memory import Memory
 from slipstream.memory.pool import slots_of
 from slipstream.models.transformer import Transformer
 from slipstream.speculation.acceptance import accept
 from slipstream.speculation.batch import build_step_batch
-from slipstream.speculation.drafter import Drafter, DraftTask
-from slipstream.speculation.tree import TokenTree, TreeShape
+from slipstream.speculation.drafter import Drafter
+from slipstream.speculation.policy.adaptive import AdaptivePolicy
+from slipstream.speculation.policy.cost_model import CostModel, Machine
+from slipstream.speculation.policy.settings import OFF, Speculation
+from slipstream.speculation.tree import TokenTree
 
-OFF = Speculation(mode="off")
+MOST_DRAFT_ROWS = 4096  # of one step
 
 # Told of a request that ends, before its pages are given back: its id, its committed tokens and
 # the slots where their K, V and features are.
@@ -39,15 +41,16 @@ class Engine:
         pages: int,
         max_running_requests: int,
         max_step_rows: int,
-        max_draft_rows: int | None = None,
+        max_draft_rows: int = MOST_DRAFT_ROWS,
         prefix_cache: bool = True,
         speculation: Speculation = OFF,
+        policy: AdaptivePolicy | None = None,
         on_finish: OnFinish | None = None,
     ) -> None:
         self._model = model
-        self._drafter = drafter
         self._speculation = speculation
-        self._max_draft_rows = max_draft_rows
+        policy = policy or AdaptivePolicy(CostModel(Machine()), max_draft_rows)
+        self._speculator = Speculator(drafter, policy, max_draft_rows)
         self._on_finish = on_finish
         self._memory = Memory(pages, prefix_cache)
         self._scheduler = Scheduler(self._memory, max_running_requests, max_step_rows)
@@ -71,8 +74,7 @@ class Engine:
                 f"{submit.params.max_tokens}; both must be at least 1, together at most {longest}"
             )
         request = Request.start(submit.id, submit.token_ids, submit.params)
-        speculation = submit.params.speculation or self._speculation
-        request.shape = None if speculation.mode == "off" else speculation.shape
+        request.speculation = submit.params.speculation or self._speculation
         self._requests[submit.id] = request
         self._scheduler.add(request)
 
@@ -81,13 +83,13 @@ class Engine:
         request = self._requests.pop(id, None)
         if request is not None:
             self._scheduler.remove(request)
-            self._drafter.forget(id)
+            self._speculator.forget(id)
 
     def step(self) -> list[Delta]:
         """One pass of the target over every planned request; what each of them emitted."""
         started = time.perf_counter()
         works = self._scheduler.plan()
-        trees = self._draft(works)
+        trees = self._speculator.grow(works, self._scheduler)
         requests = [work.request for work in works]
         batch = build_step_batch(requests, trees, [work.reaches_end for work in works])
         logits = self._model.forward(batch)
@@ -97,7 +99,9 @@ class Engine:
         for delta in deltas:
             if delta.finish:
                 self._finish(self._requests[delta.id])
-        self._counters.count(works, len(batch.tokens), deltas, time.perf_counter() - started)
+        seconds = time.perf_counter() - started
+        self._speculator.observe(works, batch, deltas, seconds)
+        self._counters.count(works, len(batch.tokens), deltas, seconds)
         return deltas
 
     def _finish(self, request: Request) -> None:
@@ -109,24 +113,6 @@ class Engine:
     def stats(self) -> EngineStats:
         """Counters since the start and gauges of the moment."""
         return self._counters.stats(self._scheduler, self._memory)
-
-    def _draft(self, works: Sequence[Work]) -> list[TokenTree]:
-        """Each request's known tokens with the drafter's nodes below, as far as slots are free."""
-        trees = [TokenTree.chain(work.tokens) for work in works]
-        shapes = {index: shape for index, work in enumerate(works) if (shape := work.tree_shape)}
-        # Logits of thousands of rows would take gigabytes: many requests share what there is.
-        share = (self._max_draft_rows or sys.maxsize) // max(len(shapes), 1)
-        tasks = {
-            index: _draft_task(works[index].request, shape.within(1 + share))
-            for index, shape in shapes.items()
-            if share
-        }
-        drafts = self._drafter.draft(list(tasks.values())) if tasks else []
-        for index, draft in zip(tasks, drafts, strict=True):
-            tree = trees[index].graft(draft.tokens, draft.parents)
-            room = self._scheduler.lend_slots(works[index], tree.draft_nodes)
-            trees[index] = tree.trim(works[index].count + room)
-        return trees
 
     def _walk(
         self,
@@ -208,14 +194,3 @@ class Engine:
             self._scheduler.commit(work.request, work.count + len(nodes))
         if sources:
             self._model.move_slots(slots[sources].tolist(), slots[targets].tolist())
-
-
-def _draft_task(request: Request, shape: TreeShape) -> DraftTask:
-    return DraftTask(
-        request_id=request.id,
-        tokens=request.tokens,
-        shape=shape,
-        committed=request.committed,
-        pages=request.pages,
-        sampling=request.params,
-    )

@@ -1,17 +1,9 @@
 """What a client may ask of one request, as plain data that crosses the process boundary."""
 
-from typing import Literal
-
 import msgspec
 
+from slipstream.speculation.policy.settings import Speculation as Speculation
 from slipstream.speculation.tree import TreeShape as TreeShape
-
-
-class Speculation(msgspec.Struct, frozen=True):
-    """Speculation of one request: ``shape`` is used when ``mode`` is ``fixed``."""
-
-    mode: Literal["off", "fixed"] = "off"
-    shape: TreeShape = TreeShape(num_steps=4, topk=4, num_draft_tokens=16)
 
 
 class SamplingParams(msgspec.Struct, frozen=True):

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from slipstream.engine.params import SamplingParams, TreeShape
+from slipstream.engine.params import SamplingParams
 from slipstream.memory.prefix_cache import CachedPage
+from slipstream.speculation.policy.settings import OFF, Speculation
 
 
 @dataclass(slots=True, eq=False)
@@ -24,7 +25,7 @@ class Request:
     buffer: NDArray[np.int32]  # [prompt + max_tokens]
     length: int  # tokens known: the prompt and the output so far
     adjusts_logits: bool  # as its params say
-    shape: TreeShape | None = None  # how much it speculates, if it does
+    speculation: Speculation = OFF
     committed: int = 0
     pages: list[int] = field(default_factory=list)
     cached: list[CachedPage] = field(default_factory=list)  # the first pages, shared by the cache

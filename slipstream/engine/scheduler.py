@@ -12,7 +12,6 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from slipstream.engine.params import TreeShape
 from slipstream.engine.request import Request
 from slipstream.memory.memory import Memory
 from slipstream.memory.pool import PAGE_SIZE, pages_for
@@ -33,16 +32,6 @@ class Work(msgspec.Struct, frozen=True, eq=False):
         """What is computed, a view."""
         start = self.request.committed
         return self.request.buffer[start : start + self.count]
-
-    @property
-    def tree_shape(self) -> TreeShape | None:
-        """How large a tree the request may have in this step, if any."""
-        shape = self.request.shape
-        if shape is None or not self.reaches_end:
-            return None
-        # The last token needs no draft: the step that emits it emits it at its root.
-        levels = min(shape.num_steps, self.request.remaining - 1)
-        return TreeShape(levels, shape.topk, shape.num_draft_tokens) if levels > 0 else None
 
     @classmethod
     def of(cls, request: Request, rows: int) -> Self:

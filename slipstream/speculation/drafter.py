@@ -1,7 +1,7 @@
 """What the engine knows of a drafter."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
@@ -41,19 +41,16 @@ class DraftTask(msgspec.Struct, frozen=True, eq=False):
 class Draft:
     """Nodes below the root, best first within the constraint that parents stand before children.
 
-    ``parents[i]`` is 0 for the root, k for node k - 1 of this list. ``scores`` are the natural
-    logarithms of the paths' probabilities as the drafter sees them, or empty if it knows none.
+    ``parents[i]`` is 0 for the root, k for node k - 1 of this list. ``scores[i]`` is the natural
+    logarithm of the probability that the whole path to the node is right, as the drafter says it.
     """
 
     tokens: list[int]
     parents: list[int]
-    # Arrays do not compare to one truth value.
-    scores: NDArray[np.float32] = field(
-        default_factory=lambda: np.empty(0, dtype=np.float32), compare=False
-    )
+    scores: list[float]
 
 
-NO_DRAFT = Draft([], [])
+NO_DRAFT = Draft([], [], [])
 
 
 class Drafter(Protocol):
@@ -61,6 +58,10 @@ class Drafter(Protocol):
 
     def draft(self, tasks: Sequence[DraftTask]) -> list[Draft]:
         """One draft per task, at most as large as its shape allows; empty where nothing fits."""
+        ...
+
+    def lag(self, request_id: int, committed: int) -> int:
+        """Positions that must be entered before a request with so many committed tokens drafts."""
         ...
 
     def forget(self, request_id: int) -> None:

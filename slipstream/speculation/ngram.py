@@ -4,6 +4,7 @@ After Saxena, "Prompt Lookup Decoding" (2023), widened from one continuation to 
 """
 
 import heapq
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -34,6 +35,9 @@ class NgramDrafter:
                 trie.insert(history.tokens[start : start + task.shape.num_steps], weight)
             drafts.append(_best_nodes(trie, task.shape))
         return drafts
+
+    def lag(self, request_id: int, committed: int) -> int:
+        return 0
 
     def forget(self, request_id: int) -> None:
         self._histories.pop(request_id, None)
@@ -112,4 +116,5 @@ def _renumber(nodes: list[tuple[float, int, int]], kept: list[int]) -> Draft:
     return Draft(
         tokens=[nodes[index][2] for index in kept],
         parents=[place[nodes[index][1]] for index in kept],
+        scores=[math.log(nodes[index][0]) for index in kept],
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from slipstream.engine.engine import Engine
+from slipstream.engine.engine import MOST_DRAFT_ROWS, Engine
 from slipstream.engine.load import load_drafter
 from slipstream.engine.messages import Submit, TokenLogprobs
 from slipstream.engine.params import SamplingParams, Speculation, TreeShape
@@ -54,7 +54,7 @@ def start_engine(
     kv_dtype: KVDtype = "auto",
     drafter: Path | None = None,
     rings: int | None = None,
-    max_draft_rows: int | None = None,
+    max_draft_rows: int = MOST_DRAFT_ROWS,
 ) -> Engine:
     """An engine on the model in ``folder`` with exactly so many pages.
 

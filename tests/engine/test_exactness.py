@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from slipstream.engine.engine import Engine
 from slipstream.engine.messages import Submit
 from slipstream.engine.params import SamplingParams, Speculation, TreeShape
-from slipstream.speculation.drafter import Draft, Drafter, DraftTask
+from slipstream.speculation.drafter import NO_DRAFT, Draft, Drafter, DraftTask
 from tests import kernel_sets
 from tests.engine.driving import assert_as_alone, drive, greedy, sampled, start_engine
 
@@ -185,7 +185,7 @@ class Flickering:
         self._random = Random(0)
 
     def draft(self, tasks: Sequence[DraftTask]) -> list[Draft]:
-        drafts = [Draft([], [])] * len(tasks)
+        drafts = [NO_DRAFT] * len(tasks)
         # Whole runs of steps without drafts, too.
         share = self._random.choice([0.0, 0.0, 0.5, 1.0])
         chosen = [i for i in range(len(tasks)) if self._random.random() < share]
@@ -193,6 +193,9 @@ class Flickering:
         for i, draft in zip(chosen, found, strict=True):
             drafts[i] = draft
         return drafts
+
+    def lag(self, request_id: int, committed: int) -> int:
+        return self._drafter.lag(request_id, committed)
 
     def forget(self, request_id: int) -> None:
         self._drafter.forget(request_id)

@@ -57,8 +57,12 @@ class Eagle3Drafter:
             grown = self._network.grow(_growth(stretches))
             for index, stretch, tree in zip(ready, stretches, grown, strict=True):
                 stretch.ring.end = stretch.stop
-                drafts[index] = Draft(*tree)
+                tokens, parents, scores = tree
+                drafts[index] = Draft(tokens, parents, scores.tolist())
         return drafts
+
+    def lag(self, request_id: int, committed: int) -> int:
+        return self._rings.lag(request_id, committed)
 
     def forget(self, request_id: int) -> None:
         self._rings.release(request_id)

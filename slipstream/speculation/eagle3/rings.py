@@ -57,6 +57,11 @@ class Rings:
         self._taken[request_id] = ring
         return ring
 
+    def lag(self, request_id: int, committed: int) -> int:
+        """Positions before the root, out of ``committed``, that the request's ring lacks."""
+        ring = self._taken.get(request_id)
+        return min(committed - (ring.end if ring else 0), self.window_blocks * PAGE_SIZE)
+
     def release(self, request_id: int) -> None:
         """Take the request's ring away, if it has one."""
         if ring := self._taken.pop(request_id, None):

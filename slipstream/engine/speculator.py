@@ -1,0 +1,130 @@
+"""Token trees for one step: how much each request speculates, the drafts, and what came of them."""
+
+import time
+from collections.abc import Sequence
+
+from slipstream.engine.messages import Delta
+from slipstream.engine.request import Request
+from slipstream.engine.scheduler import Scheduler, Work
+from slipstream.kernels import StepBatch
+from slipstream.speculation.drafter import NO_DRAFT, Draft, Drafter, DraftTask
+from slipstream.speculation.policy.adaptive import AdaptivePolicy, Speculating, Summary, Taken
+from slipstream.speculation.policy.static import static_shape
+from slipstream.speculation.tree import TokenTree, TreeShape
+
+
+class Speculator:
+    """Asks the policy, the drafter, and the policy again."""
+
+    def __init__(self, drafter: Drafter, policy: AdaptivePolicy, max_draft_rows: int) -> None:
+        """``max_draft_rows`` is how many draft nodes one step may have."""
+        self._drafter = drafter
+        self._policy = policy
+        self._max_draft_rows = max_draft_rows
+        self._adaptive: list[int] = []  # places of the works that the policy decides on
+        self._other_rows = 0
+        self._draft_seconds = 0.0
+        self._others_draft = False
+
+    def grow(self, works: Sequence[Work], scheduler: Scheduler) -> list[TokenTree]:
+        """Each request's known tokens with the drafter's nodes below, as far as slots are free."""
+        trees = [TokenTree.chain(work.tokens) for work in works]
+        shapes = self._shapes(works)
+        self._draft_seconds = 0.0
+        if not shapes:
+            return trees
+        started = time.perf_counter()
+        tasks = [_draft_task(works[index].request, shape) for index, shape in shapes.items()]
+        drafts = dict(zip(shapes, self._drafter.draft(tasks), strict=True))
+        self._draft_seconds = time.perf_counter() - started
+        drafts.update(self._prune(works, drafts))
+        for index, draft in drafts.items():
+            if draft.tokens:
+                tree = trees[index].graft(draft.tokens, draft.parents)
+                room = scheduler.lend_slots(works[index], tree.draft_nodes)
+                trees[index] = tree.trim(works[index].count + room)
+        return trees
+
+    def observe(
+        self, works: Sequence[Work], batch: StepBatch, deltas: Sequence[Delta], seconds: float
+    ) -> None:
+        """What a step emitted, a delta for each work that reaches its end, and how long all of it
+        took."""
+        emitted = {delta.id: delta.token_ids for delta in deltas}
+        taken = Taken(
+            rows=len(batch.tokens),
+            attention=float(batch.positions.sum()),
+            draft_seconds=0.0 if self._others_draft else self._draft_seconds,
+            seconds=max(seconds - self._draft_seconds, 1e-6),
+        )
+        self._policy.observe([emitted[works[i].request.id] for i in self._adaptive], taken)
+
+    def forget(self, request_id: int) -> None:
+        """The request has ended."""
+        self._drafter.forget(request_id)
+        self._policy.forget(request_id)
+
+    def summary(self) -> Summary:
+        """What the policy did since this was last asked."""
+        return self._policy.summary()
+
+    def _shapes(self, works: Sequence[Work]) -> dict[int, TreeShape]:
+        """How large a tree each work may draft, by its place; only those that draft at all."""
+        decoding = sum(work.reaches_end for work in works)
+        self._adaptive = []
+        fixed: dict[int, TreeShape] = {}
+        for index, work in enumerate(works):
+            if not work.reaches_end:
+                continue
+            if work.request.speculation.mode == "adaptive":
+                self._adaptive.append(index)
+            elif shape := static_shape(work.request.speculation, decoding, work.request.remaining):
+                fixed[index] = shape
+        if fixed:
+            # Logits of thousands of rows would take gigabytes: many requests share what there is.
+            share = 1 + self._max_draft_rows // len(fixed)
+            fixed = {index: shape.within(share) for index, shape in fixed.items() if share > 1}
+        self._others_draft = bool(fixed)
+        planned = self._plan(works, sum(shape.num_draft_tokens - 1 for shape in fixed.values()))
+        return fixed | planned
+
+    def _plan(self, works: Sequence[Work], other_nodes: int) -> dict[int, TreeShape]:
+        requests = [self._speculating(works[index]) for index in self._adaptive]
+        chosen = set(self._adaptive)
+        others = [work for index, work in enumerate(works) if index not in chosen]
+        self._other_rows = other_nodes + sum(work.count for work in works) - len(requests)
+        attention = sum(work.count * work.request.committed for work in others)
+        shapes = self._policy.plan(requests, self._other_rows, attention)
+        return {
+            index: shape
+            for index, shape in zip(self._adaptive, shapes, strict=True)
+            if shape is not None
+        }
+
+    def _prune(self, works: Sequence[Work], drafts: dict[int, Draft]) -> dict[int, Draft]:
+        asked = [drafts.get(index, NO_DRAFT) for index in self._adaptive]
+        pruned = self._policy.prune(asked, self._other_rows)
+        return dict(zip(self._adaptive, pruned, strict=True))
+
+    def _speculating(self, work: Work) -> Speculating:
+        request = work.request
+        # A prompt's last chunk is computed in this step: only then there is something to draft on.
+        ready = work.count == 1
+        return Speculating(
+            id=request.id,
+            context=request.committed,
+            remaining=request.remaining if ready else 1,
+            sampled=request.params.temperature > 0,
+            lag=self._drafter.lag(request.id, request.committed) if ready else 0,
+        )
+
+
+def _draft_task(request: Request, shape: TreeShape) -> DraftTask:
+    return DraftTask(
+        request_id=request.id,
+        tokens=request.tokens,
+        shape=shape,
+        committed=request.committed,
+        pages=request.pages,
+        sampling=request.params,
+    )

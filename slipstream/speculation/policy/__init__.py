@@ -1,0 +1,1 @@
+"""How much to speculate, decided every step from measured cost and measured acceptance."""

@@ -1,0 +1,81 @@
+"""Seconds of a pass as a function of its rows, learned from the passes that are made anyway."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+Float64 = NDArray[np.float64]
+
+# Cost is a staircase of the kernels' tiles, so there are places on both sides of each edge.
+KNOTS = (
+    *(1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 17, 20, 24, 28, 32, 33, 40, 48, 49, 56, 64, 65, 80),
+    *(96, 112, 128, 160, 192, 224, 256, 320, 384, 512, 768, 1024, 2048, 4096),
+)
+MOST_EVIDENCE = 100.0  # of one place; beyond it old passes are forgotten
+REACH = 1.0  # how far a pass teaches, in doublings of rows
+LARGEST_SURPRISE = 1.0  # of one pass, as a natural logarithm; more is an accident
+DRIFT_RATE = 0.15  # of the drift, per pass, once a place is known
+
+
+class RowCosts:
+    """A table over rows, and one drift by which the whole machine is slower at the moment.
+
+    The table learns slowly once it has evidence; the drift follows within a dozen passes. What was
+    never measured is shifted with what was measured nearby.
+    """
+
+    def __init__(self, prior: Callable[[float], float]) -> None:
+        """``prior`` gives the seconds expected of so many rows before anything was measured."""
+        self._rows = np.log2(np.array(KNOTS, dtype=np.float64))
+        self._logs = np.log([prior(rows) for rows in KNOTS])
+        self._evidence = np.zeros(len(KNOTS))
+        self._drift = 0.0
+        self._dense: Float64 = np.zeros(0)
+
+    @property
+    def drift(self) -> float:
+        """How many times as long as by the table passes take now."""
+        return float(np.exp(self._drift))
+
+    def up_to(self, rows: int) -> Float64:
+        """Seconds of passes of 0, 1, ... ``rows`` rows; 0 rows cost what 1 does. Never falls."""
+        if len(self._dense) <= rows:
+            upper = np.maximum.accumulate(np.exp(self._logs + self._drift))
+            places = np.maximum(np.arange(max(64, 2 * rows) + 1), 1)
+            self._dense = np.interp(places, KNOTS, upper)
+        return self._dense[: rows + 1]
+
+    def at(self, rows: int) -> float:
+        """Seconds of one pass of so many rows."""
+        return float(self.up_to(rows)[rows])
+
+    def learn(self, rows: float, surprise: float, share: float = 1.0) -> None:
+        """A pass took ``exp(surprise)`` times what was expected; a ``share`` is due to its rows."""
+        surprise = max(-LARGEST_SURPRISE, min(surprise, LARGEST_SURPRISE)) * share
+        distance = (self._rows - np.log2(max(rows, 1.0))) / REACH
+        nearness = np.exp(-4.0 * distance * distance)
+        known = float(nearness @ self._evidence / nearness.sum())
+        drift = DRIFT_RATE * known / (known + 10.0)
+        self._drift += drift * surprise
+        self._evidence += nearness
+        gains = nearness / (self._evidence + 1e-9)
+        self._logs += (1.0 - drift) * np.where(self._evidence > 1e-6, gains, 0.0) * surprise
+        np.minimum(self._evidence, MOST_EVIDENCE, out=self._evidence)
+        self._dense = self._dense[:0]
+
+    def table(self) -> list[tuple[int, float, float]]:
+        """Rows, seconds without the drift, and evidence, of each place."""
+        seconds = np.exp(self._logs)
+        return list(zip(KNOTS, seconds.tolist(), self._evidence.tolist(), strict=True))
+
+    def restore(self, table: Sequence[tuple[int, float, float]]) -> None:
+        """Go on from what `table` gave. Raises ``ValueError`` for anything else."""
+        rows = tuple(int(entry[0]) for entry in table)
+        seconds = np.array([entry[1] for entry in table], dtype=np.float64)
+        evidence = np.array([entry[2] for entry in table], dtype=np.float64)
+        sound = rows == KNOTS and bool(np.isfinite(seconds).all() and (seconds > 0).all())
+        if not (sound and bool((evidence >= 0).all())):
+            raise ValueError("not a table of costs over rows")
+        self._logs, self._evidence = np.log(seconds), np.minimum(evidence, MOST_EVIDENCE)
+        self._dense = self._dense[:0]
