@@ -12,11 +12,6 @@ if TYPE_CHECKING:
     from slipstream.engine.params import Speculation
 
 
-class SpeculationMode(StrEnum):
-    off = "off"
-    fixed = "fixed"
-
-
 class LogLevel(StrEnum):
     debug = "debug"
     info = "info"
@@ -61,8 +56,13 @@ def serve(
         bool, typer.Option("--no-prefix-cache", help="Compute every prompt anew.")
     ] = False,
     speculation: Annotated[
-        SpeculationMode, typer.Option(help="For requests that do not say.")
-    ] = SpeculationMode.off,
+        str,
+        typer.Option(
+            help="For requests that do not say: adaptive, off, fixed, or draft tokens by running "
+            "requests, such as schedule:1-8=16,9-32=4,33-=1.",
+            metavar="MODE",
+        ),
+    ] = "adaptive",
     speculative_num_steps: Annotated[int | None, typer.Option(help="Levels of the tree.")] = None,
     speculative_eagle_topk: Annotated[int | None, typer.Option(help="Branches per node.")] = None,
     speculative_num_draft_tokens: Annotated[
@@ -93,9 +93,10 @@ def serve(
         kv_dtype=kv_dtype,
         max_step_rows=max_step_rows,
         prefix_cache=not no_prefix_cache,
-        speculation=parse_speculation(speculation.value, *shape, max_step_rows=max_step_rows),
+        speculation=parse_speculation(speculation, *shape, max_step_rows=max_step_rows),
         drafter=drafter,
         threads=threads,
+        log_level=log_level.value,
     )
     with listen(host, port) as listener:
         launched = launch_engine(engine)
@@ -115,23 +116,37 @@ def serve(
 
 
 def parse_speculation(
-    mode: str,
+    text: str,
     num_steps: int | None,
     topk: int | None,
     num_draft_tokens: int | None,
     *,
     max_step_rows: int,
 ) -> "Speculation":
-    """The server's default speculation. Raises UserError for numbers that do not fit together."""
+    """The server's default speculation. Raises UserError for what is unknown or does not fit."""
     from slipstream.api.tree_shape import tree_shape
     from slipstream.engine.params import Speculation
+    from slipstream.speculation.policy.settings import EXAMPLE, parse_schedule
 
-    if mode == "off":
+    mode, _, steps = text.partition(":")
+    if text in ("off", "adaptive"):
         if any(number is not None for number in (num_steps, topk, num_draft_tokens)):
-            raise UserError("the --speculative-* options need --speculation fixed")
-        return Speculation(mode="off")
+            raise UserError("the --speculative-* options need --speculation fixed or schedule:...")
+        return Speculation("off" if text == "off" else "adaptive")
+    if text != "fixed" and mode != "schedule":
+        raise UserError(
+            f"--speculation {text} is unknown; it should be adaptive, off, fixed, or a schedule "
+            f"such as {EXAMPLE}"
+        )
+    if mode == "schedule" and num_draft_tokens is not None:
+        raise UserError(
+            "a schedule says how many draft tokens there are; leave "
+            "--speculative-num-draft-tokens out"
+        )
     try:
         shape = tree_shape(num_steps, topk, num_draft_tokens, max_step_rows)
+        if mode == "schedule":
+            return Speculation("schedule", shape, parse_schedule(steps, max_step_rows))
     except ValueError as error:
-        raise UserError(f"--speculation fixed: {error}") from None
-    return Speculation(mode="fixed", shape=shape)
+        raise UserError(f"--speculation {mode}: {error}") from None
+    return Speculation("fixed", shape)

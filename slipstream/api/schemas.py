@@ -61,7 +61,7 @@ class StreamOptions(Model):
 class SpeculationOptions(Model):
     """How to speculate for this request; without it, as the server was started."""
 
-    mode: Literal["off", "fixed"]
+    mode: Literal["off", "fixed", "adaptive"]
     num_steps: int | None = None
     topk: int | None = None
     num_draft_tokens: int | None = None

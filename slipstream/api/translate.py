@@ -151,13 +151,14 @@ def _speculation(options: SpeculationOptions | None, limits: Limits) -> Speculat
     if options is None:
         return None
     numbers = (options.num_steps, options.topk, options.num_draft_tokens)
-    if options.mode == "off":
+    if options.mode != "fixed":
         if any(number is not None for number in numbers):
             raise bad_request(
-                "speculation has mode 'off', so it takes no num_steps, topk or num_draft_tokens",
+                f"speculation has mode {options.mode!r}, so it takes no num_steps, topk or "
+                "num_draft_tokens",
                 "speculation",
             )
-        return Speculation(mode="off")
+        return Speculation(mode=options.mode)
     try:
         return Speculation(mode="fixed", shape=tree_shape(*numbers, limits.max_step_rows))
     except ValueError as error:

@@ -1,10 +1,14 @@
 """How an engine is started, as plain data that crosses the process boundary."""
 
+from typing import Literal
+
 import msgspec
 
 from slipstream.engine.params import Speculation
 from slipstream.kernels.interface import KVDtype
 from slipstream.models.quantize import Quantization
+
+LogLevel = Literal["debug", "info", "warning", "error"]
 
 
 class EngineOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,3 +25,4 @@ class EngineOptions(msgspec.Struct, frozen=True, kw_only=True):
     speculation: Speculation = Speculation()
     drafter: str = "auto"  # "auto", "ngram", a folder, or a Hugging Face name
     threads: int | None = None  # None: as many as there are cores
+    log_level: LogLevel = "info"

@@ -97,7 +97,8 @@ REFUSED: list[tuple[str, dict[str, Any], str | None, str]] = [
     (TEXT, {"stream": "yes"}, "stream", "boolean"),
     (TEXT, {"stream_options": {"include_usage": True}}, "stream_options", "stream: true"),
     (TEXT, {"stream": True, "stream_options": {"x": 1}}, "stream_options.x", "unknown field"),
-    (TEXT, {"speculation": {"mode": "on"}}, "speculation.mode", "'off' or 'fixed'"),
+    (TEXT, {"speculation": {"mode": "on"}}, "speculation.mode", "'off', 'fixed' or 'adaptive'"),
+    (TEXT, {"speculation": {"mode": "schedule"}}, "speculation.mode", "'off', 'fixed'"),
     (
         TEXT,
         {"speculation": {"mode": "fixed", "topk": 1, "num_steps": 2, "num_draft_tokens": 9}},

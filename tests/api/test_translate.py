@@ -60,7 +60,9 @@ def test_speculation_of_a_request() -> None:
     [params] = sampling_params(completion(speculation=fields), 1, 0, LIMITS)
     assert params.speculation == Speculation("fixed", TreeShape(3, 1, 4))
     [params] = sampling_params(completion(speculation={"mode": "off"}), 1, 0, LIMITS)
-    assert params.speculation is not None and params.speculation.mode == "off"
+    assert params.speculation == Speculation("off")
+    [params] = sampling_params(completion(speculation={"mode": "adaptive"}), 1, 0, LIMITS)
+    assert params.speculation == Speculation("adaptive")
 
 
 @pytest.mark.parametrize(
@@ -73,6 +75,7 @@ def test_speculation_of_a_request() -> None:
         ({"logit_bias": {"-1": 1.0}}, "logit_bias", "'-1'"),
         ({"logit_bias": {"²": 1.0}}, "logit_bias", "²"),
         ({"speculation": {"mode": "off", "topk": 1}}, "speculation", "off"),
+        ({"speculation": {"mode": "adaptive", "num_steps": 2}}, "speculation", "adaptive"),
         (
             {"speculation": {"mode": "fixed", "topk": 1, "num_steps": 3, "num_draft_tokens": 16}},
             "speculation",
