@@ -125,7 +125,7 @@ class Answer:
             self._accepted_length = usage.slipstream.accepted_length
 
     def complete_stream(self, sample: Sample) -> None:
-        """Put the events of a stream that has ended into its sample."""
+        """Put the events of a stream that has ended, or was cut off, into its sample."""
         self._read()
         chunks = self._texts.total()
         if self._usage_steps > 1 or (self._usage_steps and not chunks):
@@ -138,6 +138,8 @@ class Answer:
             sample.events, sample.token_source = self._texts, "chunks"
         sample.accepted_length = self._accepted_length
         sample.error = self.error
+        if sample.cut_off:
+            return
         if not self._finished:
             sample.error = sample.error or "the stream ended before the answer was finished"
         elif not sample.events.times:

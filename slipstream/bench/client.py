@@ -66,6 +66,7 @@ class Client:
         self._connection = Connection(target.endpoint)
         self._answer = Answer()
         self.status = 0  # of the last response; 0: none came
+        self.sample: Sample | None = None  # of the last request; whole or cut off when it has ended
 
     @property
     def received(self) -> int:
@@ -77,7 +78,10 @@ class Client:
         self._connection.close()
 
     async def complete(self, prompt: Prompt, max_tokens: int, role: Role) -> Sample:
-        """Ask for an answer of at most ``max_tokens``. Never raises for what a server may do."""
+        """Ask for an answer of at most ``max_tokens``. Never raises for what a server may do.
+
+        Cancelling drops the connection; ``sample`` then holds what has come of the answer.
+        """
         target = self._target
         request = target.endpoint.request(
             "POST", "/chat/completions", target.form.body(prompt, max_tokens)
@@ -86,6 +90,7 @@ class Client:
         self._answer = answer = Answer()
         start = perf_counter()
         sample = Sample(role=role, start=start, end=start, events=TokenEvents())
+        self.sample = sample
         try:
             async with asyncio.timeout(target.timeout_s):
                 response = await self._connection.exchange(request, answer.feed)
@@ -93,6 +98,10 @@ class Client:
             sample.end = perf_counter()
             sample.error = failure_text(error, target.timeout_s)
             return sample
+        except asyncio.CancelledError:
+            sample.end, sample.cut_off = perf_counter(), True
+            answer.complete_stream(sample)
+            raise
         self.status, sample.end = response.status, response.end
         if response.status != 200:
             sample.error = f"HTTP {response.status}: {error_text(response.body)}"

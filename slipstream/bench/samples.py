@@ -48,6 +48,7 @@ class Sample:
     streamed: bool = True  # False: events are spread over the request's life
     accepted_length: float | None = None  # tokens per step, where the server reports it
     error: str | None = None
+    cut_off: bool = False  # by us: the events are those of the part that came
 
 
 @dataclass(slots=True)

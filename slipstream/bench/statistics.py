@@ -103,6 +103,22 @@ def inter_token_latency(samples: Iterable[Sample]) -> Spread | None:
     return weighted_spread(np.concatenate(gaps), np.concatenate(weights))
 
 
+def inter_token_latency_between(
+    samples: Iterable[Sample], start: float, end: float
+) -> Spread | None:
+    """Over the tokens of the streamed samples that came after ``start`` and not after ``end``."""
+    pairs = []
+    for sample in samples:
+        if sample.streamed and sample.error is None:
+            gaps, weights = token_gaps(sample.events)
+            first, last = np.searchsorted(sample.events.times[1:], [start, end], side="right")
+            pairs.append((gaps[first:last], weights[first:last]))
+    if not pairs:
+        return None
+    gaps, weights = (np.concatenate(values) for values in zip(*pairs, strict=True))
+    return weighted_spread(gaps, weights)
+
+
 def level_stats(run: LevelRun) -> LevelStats:
     """The numbers of one level."""
     measured = run.of_role("measured")

@@ -1,0 +1,24 @@
+"""Reading a server's Prometheus page."""
+
+from dataclasses import replace
+
+from slipstream.bench.http import Connection, Endpoint
+from slipstream.errors import UserError
+
+
+async def read_metrics(endpoint: Endpoint) -> dict[str, float]:
+    """Every sample of ``/metrics`` by its name, with labels where it has some.
+
+    Raises ``UserError`` if the server has no such page, ``OSError`` if it does not answer.
+    """
+    connection = Connection(endpoint)
+    request = replace(endpoint, base="").request("GET", "/metrics")
+    try:
+        response = await connection.exchange(request, lambda piece, now: None)
+    finally:
+        connection.close()
+    if response.status != 200:
+        raise UserError(f"{endpoint.authority}/metrics answers HTTP {response.status}")
+    lines = response.body.decode().splitlines()
+    samples = (line.rsplit(" ", 1) for line in lines if line and not line.startswith("#"))
+    return {name: float(value) for name, value in samples}

@@ -1,0 +1,150 @@
+"""Launching a server to measure it: until it answers, and never a moment longer than wanted."""
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from slipstream.bench import process_tree
+from slipstream.bench.client import Target
+from slipstream.bench.probe import prepare
+from slipstream.errors import UserError
+
+_POLL_S = 0.25
+_GRACE_S = 10.0  # between asking a server to stop and killing it
+_CHILDREN_S = 2.0  # what its children have after it
+_LOG_LINES = 15
+_LOG_BYTES = 65536
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How to start a server. Its standard output and error go into a log."""
+
+    name: str  # for messages
+    command: Sequence[str]
+    environment: Mapping[str, str] = field(default_factory=dict)  # beside our own
+    directory: Path | None = None
+    ready_s: float = 600.0  # how long it may take until it answers
+
+
+def free_port() -> int:
+    """A port of this machine that nobody has at the moment."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+class Server:
+    """A launched server, stopped with all its children when the block ends.
+
+    Also when this process is killed: a guard process waits for that. Raises ``UserError`` if the
+    command cannot be run.
+    """
+
+    def __init__(self, launch: Launch) -> None:
+        self.launch = launch
+        self.mark = uuid.uuid4().hex
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the server
+        environment = {**os.environ, **launch.environment, process_tree.MARK: self.mark}
+        try:
+            self.process = subprocess.Popen(
+                launch.command,
+                stdin=subprocess.DEVNULL,
+                stdout=self._log,
+                stderr=subprocess.STDOUT,
+                cwd=launch.directory,
+                env=environment,
+                start_new_session=True,  # a terminal's Ctrl-C is ours to handle
+            )
+        except OSError as error:
+            self._log.close()
+            command = launch.command[0]
+            raise UserError(f"{launch.name}: cannot run {command}: {error.strerror}") from error
+        try:
+            self._guard = self._start_guard()
+        except BaseException:
+            process_tree.end_all(self.mark, self.process.pid)
+            raise
+
+    def _start_guard(self) -> "subprocess.Popen[bytes]":
+        program = ["-m", process_tree.__name__, self.mark, str(self.process.pid)]
+        return subprocess.Popen(
+            [sys.executable, *program], stdin=subprocess.PIPE, start_new_session=True
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    async def ready(self, wanted: Target) -> tuple[Target, list[str]]:
+        """Wait until the server completes a request, and give what ``probe.prepare`` gives.
+
+        Raises ``UserError``, with the end of the log, if the server ends or takes too long.
+        """
+        reason = "no attempt yet"
+        try:
+            async with asyncio.timeout(self.launch.ready_s):
+                while True:
+                    self.check()
+                    try:
+                        return await prepare(wanted)
+                    except UserError as error:
+                        reason = str(error)
+                    await asyncio.sleep(_POLL_S)
+        except TimeoutError:
+            raise UserError(
+                f"{self.launch.name} was not ready within {self.launch.ready_s:g} s ({reason})"
+                + self._log_text()
+            ) from None
+
+    def check(self) -> None:
+        """Raise ``UserError``, with the end of the log, if the server has ended."""
+        if (code := self.process.poll()) is not None:
+            how = f"exit status {code}" if code >= 0 else signal.Signals(-code).name
+            raise UserError(f"{self.launch.name} ended ({how})" + self._log_text())
+
+    def log_tail(self, lines: int = _LOG_LINES) -> list[str]:
+        """The last lines that it wrote."""
+        size = os.fstat(self._log.fileno()).st_size
+        # Not seek and read: the server writes at the same file position.
+        end = os.pread(self._log.fileno(), _LOG_BYTES, max(0, size - _LOG_BYTES))
+        return end.decode(errors="replace").splitlines()[-lines:]
+
+    def _log_text(self) -> str:
+        tail = self.log_tail()
+        return "; its last lines:\n" + "\n".join(f"  {line}" for line in tail) if tail else ""
+
+    def stop(self) -> None:
+        """End the server and its children: asked first, killed if that does not help."""
+        if self._log.closed:
+            return
+        try:
+            if self.process.poll() is None:
+                os.killpg(self.process.pid, signal.SIGTERM)
+                try:
+                    self.process.wait(_GRACE_S)
+                except subprocess.TimeoutExpired:
+                    self.process.kill()
+                    self.process.wait()
+            process_tree.end_all(self.mark, self.process.pid, _CHILDREN_S)
+        finally:  # an interrupt in between leaves the rest to the guard
+            self._guard.communicate()
+            self._log.close()
