@@ -1,5 +1,6 @@
 """Models that several folders of tests use."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,15 @@ from hypothesis import HealthCheck, settings
 # No test may fail because the machine is slow.
 settings.register_profile("untimed", deadline=None, suppress_health_check=list(HealthCheck))
 settings.load_profile("untimed")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def costs_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder for the costs that engines keep on disk, so that the user's are left alone."""
+    folder = tmp_path_factory.mktemp("costs")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SLIPSTREAM_COSTS", str(folder))
+        yield folder
 
 
 @pytest.fixture(scope="session")
