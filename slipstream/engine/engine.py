@@ -96,12 +96,14 @@ class Engine:
         tokens = self._model.sample(logits, sampling_rows(requests, batch))
         deltas, accepted = self._walk(works, trees, logits, tokens.tolist())
         self._commit(works, trees, accepted, batch.slots)
-        for delta in deltas:
-            if delta.finish:
-                self._finish(self._requests[delta.id])
         seconds = time.perf_counter() - started
         self._speculator.observe(works, batch, deltas, seconds)
         self._counters.count(works, len(batch.tokens), deltas, seconds)
+        for delta in deltas:
+            if delta.finish:
+                self._finish(self._requests[delta.id])
+        if not self._requests:
+            self._speculator.sum_up()
         return deltas
 
     def _finish(self, request: Request) -> None:
@@ -112,7 +114,7 @@ class Engine:
 
     def stats(self) -> EngineStats:
         """Counters since the start and gauges of the moment."""
-        return self._counters.stats(self._scheduler, self._memory)
+        return self._counters.stats(self._scheduler, self._memory, self._speculator.totals)
 
     def _walk(
         self,

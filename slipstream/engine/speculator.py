@@ -1,16 +1,34 @@
 """Token trees for one step: how much each request speculates, the drafts, and what came of them."""
 
+import logging
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+from slipstream.engine.explain import explain
 from slipstream.engine.messages import Delta
 from slipstream.engine.request import Request
 from slipstream.engine.scheduler import Scheduler, Work
 from slipstream.kernels import StepBatch
 from slipstream.speculation.drafter import NO_DRAFT, Draft, Drafter, DraftTask
-from slipstream.speculation.policy.adaptive import AdaptivePolicy, Speculating, Summary, Taken
+from slipstream.speculation.policy.adaptive import AdaptivePolicy, Speculating, Taken
 from slipstream.speculation.policy.static import static_shape
 from slipstream.speculation.tree import TokenTree, TreeShape
+
+SUMMED_UP_AFTER = 1.0  # seconds of steps
+
+_log = logging.getLogger("slipstream.engine")
+
+
+@dataclass(slots=True)
+class Totals:
+    """Since the start. What is expected is known up to the last time that it was summed up."""
+
+    drafted_nodes: int = 0  # before the policy left any out
+    draft_seconds: float = 0.0
+    expected_tokens: float = 0.0  # of requests that the policy decides on
+    expected_step_seconds: float = 0.0
+    why: str = "idle"  # speculation is on or off
 
 
 class Speculator:
@@ -25,6 +43,8 @@ class Speculator:
         self._other_rows = 0
         self._draft_seconds = 0.0
         self._others_draft = False
+        self._unsummed = 0.0  # seconds
+        self.totals = Totals()
 
     def grow(self, works: Sequence[Work], scheduler: Scheduler) -> list[TokenTree]:
         """Each request's known tokens with the drafter's nodes below, as far as slots are free."""
@@ -37,6 +57,8 @@ class Speculator:
         tasks = [_draft_task(works[index].request, shape) for index, shape in shapes.items()]
         drafts = dict(zip(shapes, self._drafter.draft(tasks), strict=True))
         self._draft_seconds = time.perf_counter() - started
+        self.totals.draft_seconds += self._draft_seconds
+        self.totals.drafted_nodes += sum([len(draft.tokens) for draft in drafts.values()])
         drafts.update(self._prune(works, drafts))
         for index, draft in drafts.items():
             if draft.tokens:
@@ -58,15 +80,26 @@ class Speculator:
             seconds=max(seconds - self._draft_seconds, 1e-6),
         )
         self._policy.observe([emitted[works[i].request.id] for i in self._adaptive], taken)
+        self._unsummed += seconds
+        if self._unsummed >= SUMMED_UP_AFTER:
+            self.sum_up()
+
+    def sum_up(self) -> None:
+        """Bring the totals up to date, and tell who wants to know what happened since last time."""
+        self._unsummed = 0.0
+        summary = self._policy.summary()
+        if not self._adaptive:
+            summary.why = "as requests ask for" if self._others_draft else "nobody asks for it"
+        self.totals.expected_tokens += summary.expected_tokens
+        self.totals.expected_step_seconds += summary.expected_seconds
+        self.totals.why = summary.why
+        if summary.steps and _log.isEnabledFor(logging.DEBUG):
+            _log.debug("%s", explain(summary))
 
     def forget(self, request_id: int) -> None:
         """The request has ended."""
         self._drafter.forget(request_id)
         self._policy.forget(request_id)
-
-    def summary(self) -> Summary:
-        """What the policy did since this was last asked."""
-        return self._policy.summary()
 
     def _shapes(self, works: Sequence[Work]) -> dict[int, TreeShape]:
         """How large a tree each work may draft, by its place; only those that draft at all."""
@@ -77,7 +110,9 @@ class Speculator:
             if not work.reaches_end:
                 continue
             if work.request.speculation.mode == "adaptive":
-                self._adaptive.append(index)
+                # A prompt's last chunk is computed in this step: features come only after it.
+                if work.count == 1:
+                    self._adaptive.append(index)
             elif shape := static_shape(work.request.speculation, decoding, work.request.remaining):
                 fixed[index] = shape
         if fixed:
@@ -90,11 +125,8 @@ class Speculator:
 
     def _plan(self, works: Sequence[Work], other_nodes: int) -> dict[int, TreeShape]:
         requests = [self._speculating(works[index]) for index in self._adaptive]
-        chosen = set(self._adaptive)
-        others = [work for index, work in enumerate(works) if index not in chosen]
-        self._other_rows = other_nodes + sum(work.count for work in works) - len(requests)
-        attention = sum(work.count * work.request.committed for work in others)
-        shapes = self._policy.plan(requests, self._other_rows, attention)
+        self._other_rows = other_nodes + sum([work.count for work in works]) - len(requests)
+        shapes = self._policy.plan(requests, self._other_rows)
         return {
             index: shape
             for index, shape in zip(self._adaptive, shapes, strict=True)
@@ -108,14 +140,12 @@ class Speculator:
 
     def _speculating(self, work: Work) -> Speculating:
         request = work.request
-        # A prompt's last chunk is computed in this step: only then there is something to draft on.
-        ready = work.count == 1
         return Speculating(
             id=request.id,
             context=request.committed,
-            remaining=request.remaining if ready else 1,
+            remaining=request.remaining,
             sampled=request.params.temperature > 0,
-            lag=self._drafter.lag(request.id, request.committed) if ready else 0,
+            lag=self._drafter.lag(request.id, request.committed),
         )
 
 

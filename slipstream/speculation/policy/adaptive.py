@@ -15,19 +15,21 @@ from slipstream.speculation.drafter import Draft
 from slipstream.speculation.policy.calibration import Calibration
 from slipstream.speculation.policy.cost_model import CostModel, DraftWork
 from slipstream.speculation.policy.depth import Choice, Demand, choose
-from slipstream.speculation.policy.forest import Forest
-from slipstream.speculation.policy.outlook import FADING, RATE, Outlook, Record
+from slipstream.speculation.policy.outlook import RATE, WIDTH, Outlook, Record
+from slipstream.speculation.policy.weighing import WeighedDraft
 from slipstream.speculation.tree import TreeShape
 
+CHOSEN_FOR = 0.25  # seconds that a choice holds while the same requests run
 PROBE_SHARE = 0.01  # of the time, that finding out whether speculation would pay may take
 LONGEST_UNPROBED = 1.0  # seconds
 PROBE_RATE = 0.1  # by which a probe changes what is expected
 PROBE = TreeShape(num_steps=2, topk=1, num_draft_tokens=3)
-DEEPER_EVERY = 64  # steps, after which one more level is tried
+TRY_EVERY = 32  # steps, after which more is drafted, to see what that is worth, and what it costs
 REPAID_WITHIN = 64.0  # tokens, in which catching up must pay
 MOST_CAUGHT_UP = 512  # positions of one step, beyond what one request lacks
-MOST_NODES = 24  # of one tree
 CAUGHT_UP = 8  # positions that count as none to catch up with
+MOST_NODES = 24  # of one tree
+ROUNDS = 3  # of choosing and pricing; two suffice nearly always
 
 
 class Speculating(msgspec.Struct, frozen=True):
@@ -49,21 +51,10 @@ class Taken(msgspec.Struct, frozen=True):
     seconds: float  # of everything else
 
 
-@dataclass(slots=True)
-class _Step:
-    """What is remembered from planning a step to its end."""
-
-    requests: Sequence[Speculating]
-    choice: Choice
-    shapes: list[TreeShape | None]
-    probed: int | None  # place of the request that drafts to find out, not to be verified
-    forest: Forest = field(default_factory=Forest.empty)
-    kept: int = 0
-    expected_tokens: float = 0.0
-    expected_seconds: float = 0.0
+NOTHING_TAKEN = Taken(0, 0.0, 0.0, 0.0)
 
 
-class Summary(msgspec.Struct, frozen=True):
+class Summary(msgspec.Struct):
     """What happened since the last summary, for people."""
 
     steps: int = 0
@@ -74,88 +65,104 @@ class Summary(msgspec.Struct, frozen=True):
     expected_tokens: float = 0.0
     expected_seconds: float = 0.0
     seconds: float = 0.0
+    draft_seconds: float = 0.0
     why: str = "idle"
+
+
+@dataclass(slots=True)
+class _Plan:
+    """A choice, for whom it was made, and until when it holds."""
+
+    choice: Choice
+    ids: list[int]
+    until: float
+
+
+@dataclass(slots=True)
+class _Step:
+    """What is remembered from planning a step to its end, and until it is learned from."""
+
+    requests: Sequence[Speculating] = ()
+    records: list[Record] = field(default_factory=list)
+    tries: bool = False  # more than is known to pay
+    shapes: list[TreeShape | None] = field(default_factory=list)
+    probed: int | None = None  # place of the request that drafts to find out, not to be verified
+    weighed: dict[int, WeighedDraft] = field(default_factory=dict)  # by place
+    kept: int = 0
+    expected_tokens: float = 0.0
+    emitted: Sequence[Sequence[int]] = ()
+    taken: Taken = NOTHING_TAKEN
+    ended: float = 0.0  # busy seconds
 
 
 class AdaptivePolicy:
     """`plan` before drafting, `prune` after it, `observe` after the step; in this order."""
 
-    def __init__(self, costs: CostModel, most_rows: int) -> None:
-        """``most_rows`` is how many draft nodes one step can have."""
+    def __init__(self, costs: CostModel, most_nodes: int) -> None:
+        """``most_nodes`` is how many draft nodes one step can have."""
         self.costs = costs
         self.calibration = Calibration()
         self.outlook = Outlook()
         self.price = 0.0  # tokens that a second is worth
-        self._most_nodes = most_rows
+        self._most_nodes = most_nodes
         self._records: dict[int, Record] = {}
         self._busy = 0.0  # seconds
         self._probed_at = 0.0
         self._steps = 0
-        self._step = _nothing()
-        self._sums = Summary()
+        self._plan: _Plan | None = None
+        self._step = _Step()
+        self._ended: list[_Step] = []  # nothing was learned from them yet
+        self._summary = Summary()
 
-    def plan(
-        self, requests: Sequence[Speculating], other_rows: int, other_attention: float
-    ) -> list[TreeShape | None]:
+    def plan(self, requests: Sequence[Speculating], other_rows: int) -> list[TreeShape | None]:
         """How large a tree each of the requests should draft, None for nothing.
 
         ``other_rows`` are those of prompts and of requests that do not speculate.
         """
-        self._step = _nothing()
+        self._step = step = _Step(requests)
         if not requests:
             return []
         self._steps += 1
-        for request in requests:
-            if request.id not in self._records:
-                self._records[request.id] = Record()
-        demand = self._demand(requests, other_rows)
-        choice = self._choose(demand)
-        shapes = _shapes(requests, choice, self._steps % DEEPER_EVERY == 0)
-        probed = self._probe(requests, choice) if len(requests) > choice.chosen.sum() else None
-        if probed is not None:
-            shapes[probed] = _within(PROBE, requests[probed])
-        attention = other_attention + float(demand.context.sum())
-        rows = len(requests) + other_rows
-        seconds = self.costs.step(rows, attention)
-        self._step = _Step(requests, choice, shapes, probed, expected_seconds=seconds)
-        return shapes
+        choice = self._choice(requests, other_rows)
+        step.records = [self._records[request.id] for request in requests]
+        step.tries = self._steps % TRY_EVERY == 0
+        step.shapes = _shapes(requests, choice, step.tries)
+        if None in step.shapes:
+            step.probed = self._probe(step)
+        return step.shapes
 
     def prune(self, drafts: Sequence[Draft], other_rows: int) -> list[Draft]:
         """The nodes that are worth verifying, of the planned requests' drafts."""
-        step = self._step
-        if not any(draft.tokens for draft in drafts):
-            return list(drafts)
-        requests = step.requests
-        step.forest = forest = Forest.of(drafts, [request.sampled for request in requests])
-        skills = np.array([self._records[request.id].skill for request in requests])
-        forest.weigh(self.calibration, skills)
-        contexts = np.array([request.context for request in requests], dtype=np.float64)
-        contexts = self.costs.attention * self.price * contexts
-        net = forest.probabilities - contexts[forest.owners]
-        if step.probed is not None:
-            net[forest.owners == step.probed] = -np.inf
-        order = np.argsort(-net, kind="stable")[: self._most_nodes]
-        rows = len(requests) + other_rows
-        seconds = self.costs.seconds_up_to(rows + len(order))
-        gains = np.cumsum(net[order]) - self.price * (seconds[rows + 1 :] - seconds[rows])
-        count = int(gains.argmax()) + 1
-        if not gains[count - 1] > 0:
-            count = 0
-        kept = np.zeros(len(net), dtype=np.bool_)
-        kept[order[:count]] = True
-        step.kept = count
-        step.expected_tokens = float(forest.probabilities[kept].sum())
-        step.expected_seconds += float(seconds[rows + count] - seconds[rows])
-        return forest.keep(drafts, kept)
+        step, calibration = self._step, self.calibration
+        worth: list[tuple[float, int, int]] = []  # of a node, negative; whose, which
+        for place, (request, draft) in enumerate(zip(step.requests, drafts, strict=True)):
+            if not draft.tokens:
+                continue
+            skill = step.records[place].skill
+            weighed = WeighedDraft.of(draft, calibration, request.sampled, skill)
+            step.weighed[place] = weighed
+            if place != step.probed:
+                attending = self.price * self.costs.attention * request.context
+                nodes = enumerate(weighed.probabilities)
+                worth += [(attending - likely, place, node) for node, likely in nodes]
+        # Equal nodes stay in order, so that parents come before their children.
+        worth.sort()
+        kept: dict[int, list[int]] = {place: [] for place in step.weighed}
+        for _, place, node in worth[: self._affordable(worth, other_rows)]:
+            kept[place].append(node)
+            step.expected_tokens += step.weighed[place].probabilities[node]
+            step.kept += 1
+        return [
+            step.weighed[place].keep(sorted(kept[place])) if place in kept else draft
+            for place, draft in enumerate(drafts)
+        ]
 
     def observe(self, emitted: Sequence[Sequence[int]], taken: Taken) -> None:
         """The tokens that each planned request emitted, and what the step took."""
         step = self._step
         self._busy += taken.draft_seconds + taken.seconds
-        self.costs.learn_step(taken.rows, taken.attention, taken.seconds)
-        if step.forest.tokens:
-            self._learn(step, emitted, taken)
-        self._sum_up(step, emitted, taken)
+        step.emitted, step.taken, step.ended = emitted, taken, self._busy
+        self._ended.append(step)
 
     def forget(self, request_id: int) -> None:
         """The request has ended."""
@@ -163,8 +170,22 @@ class AdaptivePolicy:
 
     def summary(self) -> Summary:
         """What happened since this was last asked."""
-        sums, self._sums = self._sums, Summary()
-        return sums
+        self._settle()
+        summary, self._summary = self._summary, Summary()
+        return summary
+
+    def _choice(self, requests: Sequence[Speculating], other_rows: int) -> Choice:
+        """What was chosen last, while that holds, or what is best now."""
+        ids = [request.id for request in requests]
+        plan = self._plan
+        if plan is None or self._busy >= plan.until or plan.ids != ids:
+            self._settle()
+            for id in ids:
+                if id not in self._records:
+                    self._records[id] = Record()
+            choice = self._choose(self._demand(requests, other_rows))
+            self._plan = plan = _Plan(choice, ids, self._busy + CHOSEN_FOR)
+        return plan.choice
 
     def _demand(self, requests: Sequence[Speculating], other_rows: int) -> Demand:
         facts = np.array([(r.context, r.remaining, r.sampled, r.lag) for r in requests])
@@ -190,10 +211,9 @@ class AdaptivePolicy:
     def _choose(self, demand: Demand) -> Choice:
         """The best option at the best price: that which this choice brings per second."""
         requests = len(demand.context)
-        alone = self.costs.step(requests, float(demand.context.sum()))
-        least = requests / alone
-        self.price = max(self.price, least) if self.price < 4 * least else least
-        for _ in range(3):
+        least = requests / self.costs.step(requests, float(demand.context.sum()))
+        self.price = min(max(self.price, least), 4 * least)
+        for _ in range(ROUNDS):
             choice = choose(demand, self.costs, self.price)
             price = max(least, choice.emitted / choice.seconds)
             settled = abs(price - self.price) < 0.02 * price
@@ -202,78 +222,99 @@ class AdaptivePolicy:
                 break
         return choice
 
-    def _probe(self, requests: Sequence[Speculating], choice: Choice) -> int | None:
-        """Whose draft would tell most, if it is time to spend something on finding out."""
-        places = np.flatnonzero(~choice.chosen)
+    def _probe(self, step: _Step) -> int | None:
+        """Have one request draft to find out what its drafts are worth, if it is time for that."""
         waited = self._busy - self._probed_at
-        oldest: dict[int, float] = {
-            p: self._records[requests[p].id].drafted_at for p in places.tolist()
-        }
-        place = min(oldest, key=lambda p: (oldest[p], requests[p].lag))
-        if requests[place].remaining < 2:
+        if waited < LONGEST_UNPROBED and self.costs.draft(DraftWork(1, (1,))) > (
+            PROBE_SHARE * waited
+        ):
             return None
-        lag = requests[place].lag
-        cost = self.costs.draft(DraftWork(1, [1], max(lag - CAUGHT_UP, 0)))
-        if cost > PROBE_SHARE * waited and waited < LONGEST_UNPROBED:
+        requests = step.requests
+        idle = [p for p, shape in enumerate(step.shapes) if shape is None]
+        place = min(idle, key=lambda p: (self._records[requests[p].id].drafted_at, requests[p].lag))
+        behind = max(requests[place].lag - CAUGHT_UP, 0)
+        cost = self.costs.draft(DraftWork(1, (1,), behind))
+        step.shapes[place] = _within(PROBE, requests[place])
+        if step.shapes[place] is None or (
+            waited < LONGEST_UNPROBED and cost > PROBE_SHARE * waited
+        ):
+            step.shapes[place] = None
             return None
         self._probed_at = self._busy
         return place
 
-    def _learn(self, step: _Step, emitted: Sequence[Sequence[int]], taken: Taken) -> None:
-        requests, forest = step.requests, step.forest
-        right, known = forest.compare(emitted)
-        forest.teach(self.calibration, right & known, known)
-        drafted = forest.owners_present
-        records = [self._records[requests[owner].id] for owner in drafted]
-        promised = forest.sums(forest.unskilled * known)
-        accepted = forest.sums((right & known).astype(np.float64))
-        for owner, record in zip(drafted, records, strict=True):
-            record.promised += float(promised[owner]) - (1 - FADING) * (record.promised - 3.0)
-            record.accepted += float(accepted[owner]) - (1 - FADING) * (record.accepted - 3.0)
-            record.drafted_at = self._busy
-        found = forest.found([_reach(step.shapes[owner]) for owner in drafted])
-        sampled = np.array([requests[owner].sampled for owner in drafted], dtype=np.bool_)
-        rate = PROBE_RATE if step.probed is not None and len(drafted) == 1 else RATE
-        self.outlook.learn(records, sampled, found, rate)
-        if taken.draft_seconds > 0:
-            self.costs.learn_draft(_work(step), taken.draft_seconds)
+    def _affordable(self, worth: Sequence[tuple[float, int, int]], other_rows: int) -> int:
+        """How many of these nodes to keep: of all prefixes the best, as costs are a staircase."""
+        rows = len(self._step.requests) + other_rows
+        most = min(len(worth), self._most_nodes)
+        seconds = self.costs.seconds_up_to(rows + most)[rows:].tolist()
+        if self._step.tries and (unknown := self.costs.target.unknown(rows + 1, rows + most)):
+            return unknown - rows
+        best, count, gained = 0.0, 0, 0.0
+        for number, (cost, _, _) in enumerate(worth[:most], start=1):
+            gained -= cost
+            gain = gained - self.price * (seconds[number] - seconds[0])
+            if gain > best:
+                best, count = gain, number
+        return count
 
-    def _sum_up(self, step: _Step, emitted: Sequence[Sequence[int]], taken: Taken) -> None:
-        sums, tokens = self._sums, sum(map(len, emitted))
+    def _settle(self) -> None:
+        """Learn from the steps that have ended: together, as that is quicker than one by one."""
+        for step in self._ended:
+            taken = step.taken
+            self._sum_up(step)
+            self.costs.note_step(taken.rows, taken.attention, taken.seconds)
+            if step.weighed and taken.draft_seconds > 0:
+                self.costs.note_draft(_work(step), taken.draft_seconds)
+            for place, weighed in step.weighed.items():
+                self._learn(step, place, weighed)
+        self._ended.clear()
+        self.costs.settle()
+
+    def _learn(self, step: _Step, place: int, weighed: WeighedDraft) -> None:
+        request, record, shape = step.requests[place], step.records[place], step.shapes[place]
+        assert shape is not None
+        promised, accepted = 0.0, 0
+        outcomes = weighed.outcomes(step.emitted[place])
+        facts = zip(weighed.draft.scores, weighed.depths, weighed.unskilled, outcomes, strict=True)
+        for score, depth, likely, right in facts:
+            if right is not None:
+                self.calibration.learn(score, depth, request.sampled, right)
+                promised += likely
+                accepted += right
+        record.learn(promised, accepted, step.ended)
+        probed = place == step.probed
+        rate = PROBE_RATE if probed and len(step.weighed) == 1 else RATE
+        reach = (shape.num_steps, shape.topk)
+        self.outlook.learn(record, request.sampled, weighed.by_level(), reach, rate)
+
+    def _sum_up(self, step: _Step) -> None:
+        summary, tokens = self._summary, sum(map(len, step.emitted))
+        summary.steps += 1
+        summary.drafted += sum(len(weighed.depths) for weighed in step.weighed.values())
+        summary.kept += step.kept
+        summary.accepted += tokens - len(step.emitted)
+        summary.emitted += tokens
+        summary.expected_tokens += len(step.emitted) + step.expected_tokens
+        summary.expected_seconds += self.costs.step(step.taken.rows, step.taken.attention)
+        summary.seconds += step.taken.seconds
+        summary.draft_seconds += step.taken.draft_seconds
         if step.kept:
-            why = "on"
+            summary.why = "on"
         elif not step.requests:
-            why = "nobody decodes"
-        elif step.choice.levels:
-            why = "no drafted node was worth its row"
+            summary.why = "nobody decodes"
+        elif step.weighed and step.probed is None:
+            summary.why = "no drafted node was worth its row"
         else:
-            why = "a draft would cost more time than it saves"
-        self._sums = Summary(
-            steps=sums.steps + 1,
-            drafted=sums.drafted + len(step.forest.tokens),
-            kept=sums.kept + step.kept,
-            accepted=sums.accepted + tokens - len(emitted),
-            emitted=sums.emitted + tokens,
-            expected_tokens=sums.expected_tokens + len(emitted) + step.expected_tokens,
-            expected_seconds=sums.expected_seconds + step.expected_seconds,
-            seconds=sums.seconds + taken.seconds,
-            why=why,
-        )
+            summary.why = "a draft would cost more time than it saves"
 
 
-def _nothing() -> _Step:
-    chosen = np.zeros(0, dtype=np.bool_)
-    return _Step([], Choice(0, 0, chosen, 0, 0.0, 0.0, 0.0), [], None)
-
-
-def _shapes(
-    requests: Sequence[Speculating], choice: Choice, deeper: bool
-) -> list[TreeShape | None]:
+def _shapes(requests: Sequence[Speculating], choice: Choice, tries: bool) -> list[TreeShape | None]:
     if not choice.levels:
         return [None] * len(requests)
-    levels = choice.levels + deeper
-    nodes = levels if choice.width == 1 else min(MOST_NODES, levels * choice.width * 2)
-    shape = TreeShape(levels, choice.width, 1 + nodes)
+    levels, width = choice.levels + tries, WIDTH if tries else choice.width
+    nodes = levels if width == 1 else min(MOST_NODES, levels * width * 2)
+    shape = TreeShape(levels, width, 1 + nodes)
     return [
         _within(shape, request) if chosen else None
         for request, chosen in zip(requests, choice.chosen.tolist(), strict=True)
@@ -282,12 +323,10 @@ def _shapes(
 
 def _within(shape: TreeShape, request: Speculating) -> TreeShape | None:
     """Not beyond the request's last token, which needs no draft."""
-    levels = min(shape.num_steps, request.remaining - 1)
+    levels = request.remaining - 1
+    if levels >= shape.num_steps:
+        return shape
     return TreeShape(levels, shape.topk, shape.num_draft_tokens) if levels > 0 else None
-
-
-def _reach(shape: TreeShape | None) -> tuple[int, int]:
-    return (shape.num_steps, shape.topk) if shape else (0, 0)
 
 
 def _work(step: _Step) -> DraftWork:
@@ -298,10 +337,10 @@ def _work(step: _Step) -> DraftWork:
         if shape is not None
     ]
     levels = max(shape.num_steps for _, shape in drafting)
-    deeper = [
+    deeper = tuple(
         sum(shape.topk for _, shape in drafting if shape.num_steps > level)
         for level in range(1, levels)
-    ]
-    first = sum(min(max(request.lag, 1), CAUGHT_UP) for request, _ in drafting)
-    entered = sum(max(request.lag - CAUGHT_UP, 0) for request, _ in drafting)
-    return DraftWork(first, deeper, entered)
+    )
+    lags = [request.lag for request, _ in drafting]
+    first = sum(min(max(lag, 1), CAUGHT_UP) for lag in lags)
+    return DraftWork(first, deeper, sum(max(lag - CAUGHT_UP, 0) for lag in lags))

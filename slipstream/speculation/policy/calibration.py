@@ -1,61 +1,44 @@
 """What a drafter's probabilities are worth, learned from what the target then emits."""
 
-import numpy as np
-from numpy.typing import NDArray
-
-Float64 = NDArray[np.float64]
-Int32 = NDArray[np.int32]
+from bisect import bisect_left
+from math import exp
 
 DEPTHS = 8  # told apart; deeper nodes count as these
 # Upper bounds of -log(probability of the path), one bin each, and one bin beyond.
-_EDGES = np.array([0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.4, 1.8, 2.3, 3.0, 4.0, 5.0, 7.0])
-BINS = len(_EDGES) + 1
+EDGES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.4, 1.8, 2.3, 3.0, 4.0, 5.0, 7.0)
 PRIOR = 2.0  # accepted nodes that a bin is credited with as the drafter says
 MEMORY = 400.0  # expected acceptances of a bin, beyond which old ones count for less
+
+_BINS = len(EDGES) + 1
 
 
 class Calibration:
     """The ratio of accepted paths to those that the drafter promised, by depth, by how sure it was,
-    and apart for greedy and for sampled requests."""
+    and apart for greedy and for sampled requests.
+
+    Nodes come one by one and by the thousand: plain lists, since few fit into a step.
+    """
 
     def __init__(self) -> None:
-        shape = (2 * DEPTHS * BINS,)
-        self._promised = np.full(shape, PRIOR)
-        self._accepted = np.full(shape, PRIOR)
+        self._promised = [PRIOR] * (2 * DEPTHS * _BINS)
+        self._accepted = [PRIOR] * (2 * DEPTHS * _BINS)
 
-    def probabilities(self, scores: Float64, depths: Int32, sampled: NDArray[np.bool_]) -> Float64:
-        """Of acceptance of the whole path, ``[n]``, given what the drafter says: ``scores`` are
-        natural logarithms of the paths' probabilities, ``depths`` count from 1."""
-        places = _places(scores, depths, sampled)
-        ratio = self._accepted[places] / self._promised[places]
-        likely: Float64 = np.minimum(np.exp(scores) * ratio, 1.0)
-        return likely
+    def probability(self, score: float, depth: int, sampled: bool) -> float:
+        """Of acceptance of a whole path, given the natural logarithm of what the drafter says;
+        ``depth`` counts from 1."""
+        place = _place(score, depth, sampled)
+        return min(exp(score) * self._accepted[place] / self._promised[place], 1.0)
 
-    def learn(
-        self,
-        scores: Float64,
-        depths: Int32,
-        sampled: NDArray[np.bool_],
-        accepted: NDArray[np.bool_],
-    ) -> None:
-        """These paths were ``accepted`` or not, all ``[n]``."""
-        places = _places(scores, depths, sampled)
-        np.add.at(self._promised, places, np.exp(scores))
-        np.add.at(self._accepted, places, accepted)
-        full = self._promised[places].max(initial=0.0) > MEMORY
-        if full:
-            worn = self._promised > MEMORY
-            self._accepted[worn] *= MEMORY / self._promised[worn]
-            self._promised[worn] = MEMORY
-
-    def ratios(self) -> Float64:
-        """Accepted to promised, ``[2, DEPTHS, BINS]``: greedy, then sampled."""
-        ratios: Float64 = self._accepted / self._promised
-        return ratios.reshape(2, DEPTHS, BINS)
+    def learn(self, score: float, depth: int, sampled: bool, accepted: bool) -> None:
+        """This path was ``accepted`` or not."""
+        place = _place(score, depth, sampled)
+        self._promised[place] += exp(score)
+        self._accepted[place] += accepted
+        if self._promised[place] > MEMORY:
+            self._accepted[place] *= MEMORY / self._promised[place]
+            self._promised[place] = MEMORY
 
 
-def _places(scores: Float64, depths: Int32, sampled: NDArray[np.bool_]) -> NDArray[np.intp]:
-    bins = np.searchsorted(_EDGES, -scores)
-    rows = np.minimum(depths, DEPTHS) - 1 + DEPTHS * sampled
-    places: NDArray[np.intp] = rows * BINS + bins
-    return places
+def _place(score: float, depth: int, sampled: bool) -> int:
+    row = min(depth, DEPTHS) - 1 + DEPTHS * sampled
+    return row * _BINS + bisect_left(EDGES, -score)

@@ -1,16 +1,20 @@
 """What a step costs: the target's pass over so many rows, and the drafter's passes before it."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections import defaultdict
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, field
+from math import exp, log
+from typing import Generic, TypeVar
 
 import msgspec
-import numpy as np
 
 from slipstream.speculation.policy.row_costs import Float64, RowCosts
 
+Work = TypeVar("Work", bound=Hashable)
+
 ATTENTION_RATE = 0.1  # of what attention costs, per step
-LEAST_ATTENTION_SHARE = 0.02  # of a step, below which it teaches nothing about attention
+LEAST_SHARE = 0.02  # of a pass, below which it teaches nothing about attention or entering
+LARGEST_SURPRISE = 1.0  # of one pass, as a natural logarithm; more is an accident
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,9 +48,9 @@ class DraftWork:
     """What drafting computes: ``rows`` of the first level, of each of the ``deeper`` levels, and
     positions that are ``entered`` into rings beyond those."""
 
-    first: float
-    deeper: Sequence[float] = ()
-    entered: float = 0.0
+    first: int
+    deeper: tuple[int, ...] = ()
+    entered: int = 0
 
 
 class CostTables(msgspec.Struct, frozen=True):
@@ -58,8 +62,29 @@ class CostTables(msgspec.Struct, frozen=True):
     entry: float
 
 
+@dataclass(slots=True)
+class _Surprises(Generic[Work]):
+    """How much longer than expected passes took, until there is time to learn from them."""
+
+    _found: defaultdict[Work, list[float]] = field(default_factory=lambda: defaultdict(list))
+
+    def add(self, work: Work, seconds: float, expected: float) -> None:
+        surprise = log(seconds / expected)
+        self._found[work].append(max(-LARGEST_SURPRISE, min(surprise, LARGEST_SURPRISE)))
+
+    def take(self) -> Iterator[tuple[Work, float, int]]:
+        """Each kind of pass, its median surprise, and how many there were."""
+        found, self._found = self._found, defaultdict(list)
+        for work, surprises in found.items():
+            surprises.sort()
+            yield work, surprises[len(surprises) // 2], len(surprises)
+
+
 class CostModel:
-    """Seconds, learned from every step. A step's attention is counted in rows times context."""
+    """Seconds, learned from every step. A step's attention is counted in rows times context.
+
+    Steps are short, and a table is slow to change: they are noted, and `settle` learns from them.
+    """
 
     def __init__(self, machine: Machine) -> None:
         self.target = RowCosts(machine.target)
@@ -67,6 +92,8 @@ class CostModel:
         # Seconds for a row and a token of its context, and for a position entered into a ring.
         self.attention = machine.context_bytes / machine.bytes_per_second
         self.entry = machine.drafter_operations / machine.operations_per_second
+        self._steps: _Surprises[tuple[int, float]] = _Surprises()
+        self._drafts: _Surprises[DraftWork] = _Surprises()
 
     def step(self, rows: int, attention: float) -> float:
         """Seconds of a step of the target."""
@@ -74,31 +101,31 @@ class CostModel:
 
     def draft(self, work: DraftWork) -> float:
         """Seconds of drafting."""
-        costs = self.drafter
-        passes = costs.at(round(work.first)) + sum(costs.at(round(rows)) for rows in work.deeper)
+        passes = self.drafter.at(work.first) + sum(map(self.drafter.at, work.deeper))
         return passes + self.entry * work.entered
 
-    def learn_step(self, rows: int, attention: float, seconds: float) -> None:
+    def note_step(self, rows: int, attention: float, seconds: float) -> None:
         """A step took so long."""
-        attending = self.attention * attention
-        expected = self.target.at(rows) + attending
-        surprise = float(np.log(seconds / expected))
-        share = attending / expected
-        if share > LEAST_ATTENTION_SHARE:
-            change = max(-1.0, min(surprise, 1.0)) * share * ATTENTION_RATE
-            self.attention *= float(np.exp(change))
-        self.target.learn(rows, surprise)
+        expected = self.step(rows, attention)
+        share = self.attention * attention / expected
+        self._steps.add((rows, round(share, 1)), seconds, expected)
 
-    def learn_draft(self, work: DraftWork, seconds: float) -> None:
+    def note_draft(self, work: DraftWork, seconds: float) -> None:
         """Drafting took so long."""
-        entering = self.entry * work.entered
-        expected = self.draft(work)
-        surprise = float(np.log(seconds / expected))
-        share = entering / expected
-        if share > 0.2:
-            self.entry *= float(np.exp(max(-1.0, min(surprise, 1.0)) * share * 0.3))
-        for rows in {round(work.first), *map(round, work.deeper)}:
-            self.drafter.learn(max(rows, 1), surprise, (1 - share) / (1 + bool(work.deeper)))
+        self._drafts.add(work, seconds, self.draft(work))
+
+    def settle(self) -> None:
+        """Learn from what was noted."""
+        for (rows, share), surprise, passes in self._steps.take():
+            if share > LEAST_SHARE:
+                self.attention *= exp(surprise * share * ATTENTION_RATE)
+            self.target.learn(rows, surprise, passes)
+        for work, surprise, passes in self._drafts.take():
+            share = self.entry * work.entered / self.draft(work)
+            if share > LEAST_SHARE:
+                self.entry *= exp(surprise * share)
+            for rows in {work.first, *work.deeper}:
+                self.drafter.learn(rows, (1 - share) * surprise, passes)
 
     def seconds_up_to(self, rows: int) -> Float64:
         """Of steps of 0 to ``rows`` rows, attention apart."""
@@ -109,7 +136,7 @@ class CostModel:
         tables = (self.target.table(), self.drafter.table())
         return CostTables(*tables, self.attention, self.entry)
 
-    def restore(self, tables: CostTables | Any) -> None:
+    def restore(self, tables: CostTables) -> None:
         """Go on from there. Raises ``ValueError`` if these are no such tables."""
         if not (0 <= tables.attention < 1 and 0 <= tables.entry < 10):
             raise ValueError("not costs in seconds")

@@ -104,5 +104,5 @@ def _worthwhile(
 
 def _seconds(option: tuple[int, int], drafting: int, demand: Demand, costs: CostModel) -> float:
     levels, width = option
-    deeper = [drafting * width] * (levels - 1)
+    deeper = (drafting * width,) * (levels - 1)
     return costs.draft(DraftWork(drafting * demand.first_rows, deeper))

@@ -12,8 +12,10 @@ LEVELS = 8
 WIDTH = 4
 RATE = 0.02  # by which one request's draft changes what is expected of all
 REQUEST_RATE = 0.25  # and of the request itself
+MOST_PROMISE = 4.0
 DOUBT = 3.0  # accepted nodes that a request is credited with as expected
 FADING = 0.9  # of a request's earlier drafts, per draft
+MOST_SKILL = 1.5
 
 
 @dataclass(slots=True)
@@ -28,7 +30,13 @@ class Record:
     @property
     def skill(self) -> float:
         """Accepted nodes to promised ones: what calibration over all requests does not see."""
-        return self.accepted / self.promised
+        return min(self.accepted / self.promised, MOST_SKILL)
+
+    def learn(self, promised: float, accepted: int, now: float) -> None:
+        """A draft's nodes were so likely together, and so many were accepted."""
+        self.promised += promised + (1 - FADING) * (DOUBT - self.promised)
+        self.accepted += accepted + (1 - FADING) * (DOUBT - self.accepted)
+        self.drafted_at = now
 
 
 class Outlook:
@@ -36,32 +44,42 @@ class Outlook:
     apart for greedy and for sampled ones."""
 
     def __init__(self) -> None:
-        levels = 0.55 ** np.arange(1, LEVELS + 1)
-        ranks = np.array([1.0, 0.25, 0.12, 0.07])
-        self._expected = np.tile(levels[:, None] * ranks, (2, 1, 1))
+        ranks = (1.0, 0.25, 0.12, 0.07)
+        self._expected = [
+            [[0.55**level * rank for rank in ranks] for level in range(1, LEVELS + 1)]
+            for _ in range(2)
+        ]
 
     def of(self, records: Sequence[Record], sampled: NDArray[np.bool_]) -> Float64:
         """Expected probabilities of these requests' nodes, ``[R, LEVELS, WIDTH]``."""
         promises = np.array([record.promise for record in records])
-        expected = self._expected[sampled.astype(np.intp)] * promises[:, None, None]
+        expected = np.array(self._expected)[sampled.astype(np.intp)] * promises[:, None, None]
         likely: Float64 = np.minimum(expected, 1.0)
         return likely
 
     def learn(
-        self, records: Sequence[Record], sampled: NDArray[np.bool_], found: Float64, rate: float
+        self,
+        record: Record,
+        sampled: bool,
+        found: Sequence[Sequence[float]],
+        reach: tuple[int, int],
+        rate: float,
     ) -> None:
-        """Drafts were made whose nodes have these probabilities, ``[R, LEVELS, WIDTH]``, nan where
-        a draft was not to reach."""
-        known = ~np.isnan(found)
-        values = np.where(known, found, 0.0)
-        expected = self._expected[sampled.astype(np.intp)]
-        sums = values.sum(axis=(1, 2)), (expected * known).sum(axis=(1, 2))
-        for record, value, usual in zip(records, *map(np.ndarray.tolist, sums), strict=True):
-            promise = (value + 0.01) / (usual + 0.01)
-            record.promise += REQUEST_RATE * (min(promise, 4.0) - record.promise)
-        for kind in (False, True):
-            chosen = sampled == kind
-            counts = known[chosen].sum(axis=0)
-            means = values[chosen].sum(axis=0) / np.maximum(counts, 1)
-            old = self._expected[int(kind)]
-            old += (1 - (1 - rate) ** counts) * (means - old)
+        """A request's draft has nodes of these probabilities, by level, the best first.
+
+        ``reach`` is how many levels and how many nodes of each were asked for: what is missing
+        within it had no chance.
+        """
+        expected = self._expected[sampled]
+        levels, width = min(reach[0], LEVELS), min(reach[1], WIDTH)
+        value = usual = 0.0
+        for level in range(levels):
+            row = expected[level]
+            nodes = found[level] if level < len(found) else ()
+            for rank in range(width):
+                probability = nodes[rank] if rank < len(nodes) else 0.0
+                value += probability
+                usual += row[rank]
+                row[rank] += rate * (probability - row[rank])
+        promise = min((value + 0.01) / (usual + 0.01), MOST_PROMISE)
+        record.promise += REQUEST_RATE * (promise - record.promise)

@@ -13,8 +13,8 @@ KNOTS = (
     *(96, 112, 128, 160, 192, 224, 256, 320, 384, 512, 768, 1024, 2048, 4096),
 )
 MOST_EVIDENCE = 100.0  # of one place; beyond it old passes are forgotten
+LEAST_EVIDENCE = 3.0  # with less a place has hardly been measured
 REACH = 1.0  # how far a pass teaches, in doublings of rows
-LARGEST_SURPRISE = 1.0  # of one pass, as a natural logarithm; more is an accident
 DRIFT_RATE = 0.15  # of the drift, per pass, once a place is known
 
 
@@ -50,17 +50,23 @@ class RowCosts:
         """Seconds of one pass of so many rows."""
         return float(self.up_to(rows)[rows])
 
-    def learn(self, rows: float, surprise: float, share: float = 1.0) -> None:
-        """A pass took ``exp(surprise)`` times what was expected; a ``share`` is due to its rows."""
-        surprise = max(-LARGEST_SURPRISE, min(surprise, LARGEST_SURPRISE)) * share
+    def unknown(self, first: int, last: int) -> int | None:
+        """The first of the places from ``first`` to ``last`` rows that was hardly ever measured."""
+        for rows, evidence in zip(KNOTS, self._evidence.tolist(), strict=True):
+            if first <= rows <= last and evidence < LEAST_EVIDENCE:
+                return rows
+        return None
+
+    def learn(self, rows: float, surprise: float, passes: int = 1) -> None:
+        """So many passes took ``exp(surprise)`` times what was expected, in the middle."""
         distance = (self._rows - np.log2(max(rows, 1.0))) / REACH
         nearness = np.exp(-4.0 * distance * distance)
         known = float(nearness @ self._evidence / nearness.sum())
-        drift = DRIFT_RATE * known / (known + 10.0)
-        self._drift += drift * surprise
-        self._evidence += nearness
-        gains = nearness / (self._evidence + 1e-9)
-        self._logs += (1.0 - drift) * np.where(self._evidence > 1e-6, gains, 0.0) * surprise
+        followed = 1.0 - (1.0 - DRIFT_RATE * known / (known + 10.0)) ** passes
+        self._drift += followed * surprise
+        self._evidence += passes * nearness
+        gains = passes * nearness / (self._evidence + 1e-9)
+        self._logs += (1.0 - followed) * np.where(self._evidence > 1e-6, gains, 0.0) * surprise
         np.minimum(self._evidence, MOST_EVIDENCE, out=self._evidence)
         self._dense = self._dense[:0]
 
