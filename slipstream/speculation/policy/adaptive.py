@@ -169,8 +169,7 @@ class AdaptivePolicy:
         self._records.pop(request_id, None)
 
     def summary(self) -> Summary:
-        """What happened since this was last asked."""
-        self._settle()
+        """What happened since this was last asked, as far as it was learned from."""
         summary, self._summary = self._summary, Summary()
         return summary
 
