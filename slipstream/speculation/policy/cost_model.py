@@ -1,16 +1,12 @@
 """What a step costs: the target's pass over so many rows, and the drafter's passes before it."""
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import exp, log
-from typing import Generic, TypeVar
 
 import msgspec
 
 from slipstream.speculation.policy.row_costs import Float64, RowCosts
-
-Work = TypeVar("Work", bound=Hashable)
 
 ATTENTION_RATE = 0.1  # of what attention costs, per step
 LEAST_SHARE = 0.02  # of a pass, below which it teaches nothing about attention or entering
@@ -62,24 +58,6 @@ class CostTables(msgspec.Struct, frozen=True):
     entry: float
 
 
-@dataclass(slots=True)
-class _Surprises(Generic[Work]):
-    """How much longer than expected passes took, until there is time to learn from them."""
-
-    _found: defaultdict[Work, list[float]] = field(default_factory=lambda: defaultdict(list))
-
-    def add(self, work: Work, seconds: float, expected: float) -> None:
-        surprise = log(seconds / expected)
-        self._found[work].append(max(-LARGEST_SURPRISE, min(surprise, LARGEST_SURPRISE)))
-
-    def take(self) -> Iterator[tuple[Work, float, int]]:
-        """Each kind of pass, its median surprise, and how many there were."""
-        found, self._found = self._found, defaultdict(list)
-        for work, surprises in found.items():
-            surprises.sort()
-            yield work, surprises[len(surprises) // 2], len(surprises)
-
-
 class CostModel:
     """Seconds, learned from every step. A step's attention is counted in rows times context.
 
@@ -92,8 +70,9 @@ class CostModel:
         # Seconds for a row and a token of its context, and for a position entered into a ring.
         self.attention = machine.context_bytes / machine.bytes_per_second
         self.entry = machine.drafter_operations / machine.operations_per_second
-        self._steps: _Surprises[tuple[int, float]] = _Surprises()
-        self._drafts: _Surprises[DraftWork] = _Surprises()
+        # Attention and seconds of steps of so many rows and such a share of attention; seconds.
+        self._steps: defaultdict[tuple[int, float], list[tuple[float, float]]] = defaultdict(list)
+        self._drafts: defaultdict[DraftWork, list[float]] = defaultdict(list)
 
     def step(self, rows: int, attention: float) -> float:
         """Seconds of a step of the target."""
@@ -106,26 +85,34 @@ class CostModel:
 
     def note_step(self, rows: int, attention: float, seconds: float) -> None:
         """A step took so long."""
-        expected = self.step(rows, attention)
-        share = self.attention * attention / expected
-        self._steps.add((rows, round(share, 1)), seconds, expected)
+        share = self.attention * attention / self.step(rows, attention)
+        self._steps[rows, round(share, 1)].append((attention, seconds))
 
     def note_draft(self, work: DraftWork, seconds: float) -> None:
         """Drafting took so long."""
-        self._drafts.add(work, seconds, self.draft(work))
+        self._drafts[work].append(seconds)
 
     def settle(self) -> None:
-        """Learn from what was noted."""
-        for (rows, share), surprise, passes in self._steps.take():
+        """Learn from what was noted, each kind of pass after what the ones before have taught:
+        they share the drift, which would follow several times as far."""
+        for (rows, share), steps in self._steps.items():
+            table = self.target.at(rows)
+            surprise = _surprise([took / (table + self.attention * a) for a, took in steps])
             if share > LEAST_SHARE:
                 self.attention *= exp(surprise * share * ATTENTION_RATE)
-            self.target.learn(rows, surprise, passes)
-        for work, surprise, passes in self._drafts.take():
-            share = self.entry * work.entered / self.draft(work)
+            self.target.learn(rows, surprise, len(steps))
+        for work, seconds in self._drafts.items():
+            expected = self.draft(work)
+            surprise = _surprise([took / expected for took in seconds])
+            share = self.entry * work.entered / expected
             if share > LEAST_SHARE:
                 self.entry *= exp(surprise * share)
-            for rows in {work.first, *work.deeper}:
-                self.drafter.learn(rows, (1 - share) * surprise, passes)
+            levels = (work.first, *work.deeper)
+            parts = {rows: levels.count(rows) * self.drafter.at(rows) for rows in levels}
+            for rows, part in parts.items():
+                self.drafter.learn(rows, part / expected * surprise, len(seconds))
+        self._steps.clear()
+        self._drafts.clear()
 
     def seconds_up_to(self, rows: int) -> Float64:
         """Of steps of 0 to ``rows`` rows, attention apart."""
@@ -143,3 +130,9 @@ class CostModel:
         self.target.restore(tables.target)
         self.drafter.restore(tables.drafter)
         self.attention, self.entry = tables.attention, tables.entry
+
+
+def _surprise(ratios: list[float]) -> float:
+    """How much longer than expected passes took, in the middle, as a natural logarithm."""
+    ratios.sort()
+    return max(-LARGEST_SURPRISE, min(log(ratios[len(ratios) // 2]), LARGEST_SURPRISE))
