@@ -31,12 +31,17 @@ _HELP = {
     "accepted_nodes_total": "Draft nodes accepted",
     "preemptions_total": "Requests preempted for want of pages, to be recomputed",
     "evicted_pages_total": "Pages evicted from the prefix cache",
-    "step_seconds_total": "Time spent in steps",
+    "step_seconds_total": "Time spent in steps, drafting included",
+    "drafted_nodes_total": "Draft nodes proposed, of which draft_nodes were worth verifying",
+    "draft_seconds_total": "Time spent drafting",
+    "expected_step_seconds_total": "Time that steps were expected to take, drafting apart",
+    "expected_tokens_total": "Tokens expected of requests whose speculation adapts",
     "running": "Choices that take part in steps",
     "waiting": "Choices that wait for their first step",
     "pages": "Pages of the K/V pool",
     "pages_free": "Pages that nobody holds",
     "pages_cached": "Pages held by the prefix cache alone",
+    "speculation": "Always 1; the label says why speculation is on or off",
 }
 
 
@@ -51,6 +56,10 @@ class _EngineCollector(Collector):
             text = _HELP.get(name, name)
             if name.endswith("_total"):
                 yield CounterMetricFamily(_PREFIX + name, text, value=value)
+            elif isinstance(value, str):
+                family = GaugeMetricFamily(_PREFIX + name, text, labels=["why"])
+                family.add_metric([value], 1)
+                yield family
             else:
                 yield GaugeMetricFamily(_PREFIX + name, text, value=value)
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from slipstream.engine.messages import Delta, EngineStats
 from slipstream.engine.scheduler import Scheduler, Work
+from slipstream.engine.speculator import Totals
 from slipstream.memory.memory import Memory
 
 
@@ -37,7 +38,7 @@ class Counters:
         self.generated_tokens += emitted
         self.accepted_nodes += emitted - len(deltas)
 
-    def stats(self, scheduler: Scheduler, memory: Memory) -> EngineStats:
+    def stats(self, scheduler: Scheduler, memory: Memory, speculated: Totals) -> EngineStats:
         """The totals with the gauges of the moment."""
         return EngineStats(
             steps_total=self.steps,
@@ -50,9 +51,14 @@ class Counters:
             preemptions_total=scheduler.preemptions,
             evicted_pages_total=memory.evicted_pages,
             step_seconds_total=self.seconds,
+            drafted_nodes_total=speculated.drafted_nodes,
+            draft_seconds_total=speculated.draft_seconds,
+            expected_step_seconds_total=speculated.expected_step_seconds,
+            expected_tokens_total=speculated.expected_tokens,
             running=len(scheduler.running),
             waiting=len(scheduler.waiting),
             pages=memory.pool.pages,
             pages_free=memory.pool.free,
             pages_cached=memory.pool.evictable,
+            speculation=speculated.why if scheduler.running else "idle",
         )

@@ -1,8 +1,10 @@
 """From options to a running engine: kernels, weights, and how much K/V memory they leave."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+from slipstream.engine.costs import cost_key, machine_of
 from slipstream.engine.engine import Engine
 from slipstream.engine.messages import Ready
 from slipstream.engine.options import EngineOptions
@@ -25,6 +27,9 @@ from slipstream.speculation.eagle3.network import (
 )
 from slipstream.speculation.eagle3.rings import Rings
 from slipstream.speculation.ngram import NgramDrafter
+from slipstream.speculation.policy.adaptive import AdaptivePolicy
+from slipstream.speculation.policy.cost_model import CostModel
+from slipstream.speculation.policy.cost_store import CostStore
 
 # Trained for the default model; see its model card.
 SHIPPED_DRAFTER = Path(__file__).parent.parent / "drafters" / "smollm2-135m-instruct-eagle3"
@@ -34,8 +39,46 @@ MOST_RINGS_SHARE = 8  # the drafter's keys and values take at most one part of s
 MOST_LOGITS_MEMORY = 1 << 30  # of one step's draft rows, in bytes
 
 
+@dataclass(frozen=True)
+class Loaded:
+    """What an engine is made of."""
+
+    model: Transformer
+    pages: int
+    drafter: Drafter
+    policy: AdaptivePolicy
+    costs: CostStore  # of the policy's cost model
+    kernels: Kernels
+    max_draft_rows: int
+
+    def engine(self, options: EngineOptions) -> Engine:
+        """The engine, with no request yet."""
+        return Engine(
+            self.model,
+            self.drafter,
+            pages=self.pages,
+            max_running_requests=options.max_running_requests,
+            max_step_rows=options.max_step_rows,
+            max_draft_rows=self.max_draft_rows,
+            prefix_cache=options.prefix_cache,
+            speculation=options.speculation,
+            policy=self.policy,
+        )
+
+
 def load_engine(options: EngineOptions) -> tuple[Engine, Ready]:
     """Load the model and set up the engine; raises ``UserError`` for what cannot be served."""
+    loaded = load(options)
+    return loaded.engine(options), ready(loaded, options)
+
+
+def ready(loaded: Loaded, options: EngineOptions) -> Ready:
+    """What there is to say once an engine can serve."""
+    return Ready(loaded.kernels.name, loaded.model.max_model_len, options.max_running_requests)
+
+
+def load(options: EngineOptions) -> Loaded:
+    """Load the model, the drafter, and what is known of their costs. Raises ``UserError``."""
     checkpoint = open_target(options)
     eagle3 = open_drafter_for(options, checkpoint)
     kernels = choose_kernels(options.threads)
@@ -49,17 +92,12 @@ def load_engine(options: EngineOptions) -> tuple[Engine, Ready]:
         layers = eagle3.config.layers_for(checkpoint.config.num_layers)
         model, pages = load_target(options, checkpoint, kernels, memory, layers)
         drafter = load_drafter(eagle3, model, kernels, rings)
-    engine = Engine(
-        model,
-        drafter,
-        pages=pages,
-        max_running_requests=options.max_running_requests,
-        max_step_rows=options.max_step_rows,
-        max_draft_rows=MOST_LOGITS_MEMORY // (4 * checkpoint.config.vocab_size),
-        prefix_cache=options.prefix_cache,
-        speculation=options.speculation,
-    )
-    return engine, Ready(kernels.name, model.max_model_len, options.max_running_requests)
+    max_draft_rows = MOST_LOGITS_MEMORY // (4 * checkpoint.config.vocab_size)
+    costs = CostModel(machine_of(checkpoint, eagle3, kernels, options))
+    store = CostStore(cost_key(checkpoint, eagle3, kernels, options), costs)
+    store.load()
+    policy = AdaptivePolicy(costs, max_draft_rows)
+    return Loaded(model, pages, drafter, policy, store, kernels, max_draft_rows)
 
 
 def open_drafter_for(options: EngineOptions, target: Checkpoint) -> Eagle3Checkpoint | None:

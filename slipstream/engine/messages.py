@@ -67,11 +67,16 @@ class EngineStats(msgspec.Struct, frozen=True):
     preemptions_total: int = 0
     evicted_pages_total: int = 0
     step_seconds_total: float = 0.0
+    drafted_nodes_total: int = 0  # before the policy left out those that are not worth their rows
+    draft_seconds_total: float = 0.0
+    expected_step_seconds_total: float = 0.0  # without drafting
+    expected_tokens_total: float = 0.0  # of requests whose speculation adapts
     running: int = 0
     waiting: int = 0
     pages: int = 0
     pages_free: int = 0
     pages_cached: int = 0  # held by the prefix cache alone, so evictable
+    speculation: str = "idle"  # why it is on or off, for people
 
 
 class Ready(msgspec.Struct, frozen=True, tag="ready"):

@@ -64,7 +64,7 @@ def test_the_drafters_rings_are_part_of_the_memory(
         model=str(tiny_llama), drafter=str(tiny_drafter), threads=1, kv_memory=memory
     )
     engine, _ = load_engine(options)
-    drafter = engine._drafter
+    drafter = engine._speculator._drafter
     assert isinstance(drafter, Eagle3Drafter)
     assert 1 < drafter._rings.count < options.max_running_requests
     config, _, kernels = load_weights(str(tiny_llama))
