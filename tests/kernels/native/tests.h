@@ -11,6 +11,7 @@ void test_product_row_contract(const KernelSet& kernels);
 void test_sample(const KernelSet& kernels);
 void test_program(const KernelSet& kernels);
 void test_team();
+void test_tree();
 void test_attention(const KernelSet& kernels);
 
 }  // namespace slipstream::test
