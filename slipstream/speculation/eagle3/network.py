@@ -65,7 +65,8 @@ class DrafterWeights:
             return kernels.pack_linear([_rounded(checkpoint.weight(name))], None)
 
         if "embed_tokens.weight" in checkpoint.shapes:
-            embedding = kernels.pack_embedding(_rounded(checkpoint.weight("embed_tokens.weight")))
+            table = checkpoint.weight("embed_tokens.weight")
+            embedding = kernels.pack_embedding(_rounded(table, "q8_0"))
         qkv = [checkpoint.weight(f"{LAYER}self_attn.{name}_proj.weight") for name in "qkv"]
         halves = [[_rounded(half) for half in _columns(weight, 2)] for weight in qkv]
         gate, up = (checkpoint.weight(f"{LAYER}mlp.{name}_proj.weight") for name in ("gate", "up"))
@@ -87,7 +88,8 @@ class DrafterWeights:
             gate_up=kernels.pack_gate_up(_rounded(gate), _rounded(up), None),
             down=linear(LAYER + "mlp.down_proj.weight"),
             norm=vector("norm.weight"),
-            head=linear("lm_head.weight"),
+            # In 4 bits it would cost accepted length, which the other matrices do not.
+            head=kernels.pack_linear([_rounded(checkpoint.weight("lm_head.weight"), "q8_0")], None),
         )
 
 
@@ -208,8 +210,8 @@ def _columns(weight: Weight, parts: int) -> list[Weight]:
     return [Weight.of(part) for part in np.split(values, parts, axis=1)]
 
 
-def _rounded(weight: Weight) -> Weight:
-    """The matrix in 8 bits, where its width allows: a guess need not be exact, only cheap."""
+def _rounded(weight: Weight, kind: str = "q4_1") -> Weight:
+    """The matrix in 4 bits, where its width allows: a guess need not be exact, only cheap."""
     if weight.shape[1] % GROUP or weight.kind.startswith("q"):
         return weight
-    return quantize(weight, "q8_0")
+    return quantize(weight, kind)

@@ -31,7 +31,7 @@ class State:
 class Reference:
     def __init__(self, drafter: Eagle3Checkpoint, target: Checkpoint) -> None:
         self.config = drafter.config
-        self._weights = {name: _values(drafter.weight(name)) for name in drafter.shapes}
+        self._weights = {name: _values(name, drafter.weight(name)) for name in drafter.shapes}
         self._embedding = target.weight("model.embed_tokens.weight").float32()
         self._cosines, self._sines = rotary_tables(self.config, 2048)
 
@@ -99,8 +99,8 @@ class Reference:
         return np.concatenate([first * cosine - second * sine, second * cosine + first * sine], -1)
 
 
-def _values(weight: Weight) -> Array:
-    """As the drafter packs it: matrices are rounded to 8 bits."""
+def _values(name: str, weight: Weight) -> Array:
+    """As the drafter packs it: the head is rounded to 8 bits, other matrices to 4."""
     if len(weight.shape) > 1:
-        weight = quantize(weight, "q8_0")
+        weight = quantize(weight, "q8_0" if name == "lm_head.weight" else "q4_1")
     return weight.float32().astype(np.float64)
