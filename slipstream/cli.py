@@ -10,10 +10,12 @@ from rich.markup import escape
 from slipstream import __version__
 from slipstream.api.command import serve
 from slipstream.bench.command import bench
+from slipstream.engine.calibrate_command import calibrate
 from slipstream.errors import UserError
 from slipstream.info import info
 from slipstream.models.commands import export, pull
 from slipstream.several_values import SeveralValuesCommand
+from slipstream.simulator.command import simulate
 from slipstream.training.command import train
 
 app = typer.Typer(
@@ -22,7 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="A serving engine for large language models in which speculation can be left on.",
 )
-for command in (serve, bench, train, pull, export, info):
+for command in (serve, bench, simulate, train, calibrate, pull, export, info):
     app.command(cls=SeveralValuesCommand)(command)
 
 

@@ -27,12 +27,12 @@ def machine_of(
     read = layers * _bytes(target.weight(_SMALL_MATRIX).kind)
     # Rounding leaves the head at 8 bits at least; it is too large to be read just for its kind.
     read += head * _bytes("q8_0" if options.quantization != "none" else _head_kind(target))
-    drafting = 0 if drafter is None else _parameters(drafter.shapes, but="embed_tokens.weight")
+    layer, choice = (0, 0) if drafter is None else _drafter_matrices(drafter)
     return Machine(
         target_bytes=read,
         target_operations=2 * (layers + head),
-        drafter_bytes=drafting * _bytes("q8_0"),
-        drafter_operations=2 * drafting,
+        drafter_bytes=layer * _bytes("q4_1") + choice * _bytes("q8_0"),
+        drafter_operations=2 * (layer + choice),
         context_bytes=kernels.slot_bytes(
             config.num_layers, config.num_kv_heads, config.head_dim, options.kv_dtype
         ),
@@ -59,6 +59,12 @@ def _matrices(target: Checkpoint) -> tuple[int, int]:
     """Parameters of the layers' matrices, and of the output head."""
     layers = _parameters(target.shapes, but=_HEAD) - math.prod(target.shapes[_EMBEDDING])
     return layers, math.prod(target.shapes[_head(target)])
+
+
+def _drafter_matrices(drafter: Eagle3Checkpoint) -> tuple[int, int]:
+    """Parameters of the matrices of its layer, and of its output head."""
+    layer = {name: shape for name, shape in drafter.shapes.items() if name != _HEAD}
+    return _parameters(layer, but="embed_tokens.weight"), math.prod(drafter.shapes[_HEAD])
 
 
 def _parameters(shapes: Mapping[str, Shape], but: str) -> int:

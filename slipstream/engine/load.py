@@ -46,10 +46,14 @@ class Loaded:
     model: Transformer
     pages: int
     drafter: Drafter
-    policy: AdaptivePolicy
-    costs: CostStore  # of the policy's cost model
+    costs: CostStore
     kernels: Kernels
-    max_draft_rows: int
+    vocab_size: int
+
+    @property
+    def max_draft_rows(self) -> int:
+        """How many draft nodes one step may have."""
+        return MOST_LOGITS_MEMORY // (4 * self.vocab_size)
 
     def engine(self, options: EngineOptions) -> Engine:
         """The engine, with no request yet."""
@@ -62,7 +66,8 @@ class Loaded:
             max_draft_rows=self.max_draft_rows,
             prefix_cache=options.prefix_cache,
             speculation=options.speculation,
-            policy=self.policy,
+            policy=AdaptivePolicy(self.costs.costs, self.max_draft_rows),
+            lookup=None if isinstance(self.drafter, NgramDrafter) else NgramDrafter(2, 4),
         )
 
 
@@ -92,12 +97,10 @@ def load(options: EngineOptions) -> Loaded:
         layers = eagle3.config.layers_for(checkpoint.config.num_layers)
         model, pages = load_target(options, checkpoint, kernels, memory, layers)
         drafter = load_drafter(eagle3, model, kernels, rings)
-    max_draft_rows = MOST_LOGITS_MEMORY // (4 * checkpoint.config.vocab_size)
     costs = CostModel(machine_of(checkpoint, eagle3, kernels, options))
     store = CostStore(cost_key(checkpoint, eagle3, kernels, options), costs)
     store.load()
-    policy = AdaptivePolicy(costs, max_draft_rows)
-    return Loaded(model, pages, drafter, policy, store, kernels, max_draft_rows)
+    return Loaded(model, pages, drafter, store, kernels, checkpoint.config.vocab_size)
 
 
 def open_drafter_for(options: EngineOptions, target: Checkpoint) -> Eagle3Checkpoint | None:

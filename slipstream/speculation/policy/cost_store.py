@@ -88,18 +88,19 @@ class CostStore:
             self._due = now + SECONDS_BETWEEN_SAVES
             self.save()
 
-    def save(self) -> None:
-        """Write the file, if there is anything new: whole or not at all."""
+    def save(self) -> bool:
+        """Write the file, if there is anything new: whole or not at all. False if that failed."""
         tables = self.costs.tables()
         if tables == self._saved:
-            return
+            return True
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             _write(self.path, msgspec.json.encode(_File(self._key, tables)))
         except OSError as error:
             self._complain("keep", error.strerror or str(error))
-            return
+            return False
         self._saved = tables
+        return True
 
     def _complain(self, verb: str, reason: str) -> None:
         if not self._complained:
