@@ -45,12 +45,13 @@ class Engine:
         prefix_cache: bool = True,
         speculation: Speculation = OFF,
         policy: AdaptivePolicy | None = None,
+        lookup: Drafter | None = None,
         on_finish: OnFinish | None = None,
     ) -> None:
         self._model = model
         self._speculation = speculation
         policy = policy or AdaptivePolicy(CostModel(Machine()), max_draft_rows)
-        self._speculator = Speculator(drafter, policy, max_draft_rows)
+        self._speculator = Speculator(drafter, policy, max_draft_rows, lookup)
         self._on_finish = on_finish
         self._memory = Memory(pages, prefix_cache)
         self._scheduler = Scheduler(self._memory, max_running_requests, max_step_rows)

@@ -11,6 +11,7 @@ from slipstream.engine.request import Request
 from slipstream.engine.scheduler import Scheduler, Work
 from slipstream.kernels import StepBatch
 from slipstream.speculation.drafter import NO_DRAFT, Draft, Drafter, DraftTask
+from slipstream.speculation.merging import merge
 from slipstream.speculation.policy.adaptive import AdaptivePolicy, Speculating, Taken
 from slipstream.speculation.policy.static import static_shape
 from slipstream.speculation.tree import TokenTree, TreeShape
@@ -34,14 +35,24 @@ class Totals:
 class Speculator:
     """Asks the policy, the drafter, and the policy again."""
 
-    def __init__(self, drafter: Drafter, policy: AdaptivePolicy, max_draft_rows: int) -> None:
-        """``max_draft_rows`` is how many draft nodes one step may have."""
+    def __init__(
+        self,
+        drafter: Drafter,
+        policy: AdaptivePolicy,
+        max_draft_rows: int,
+        lookup: Drafter | None,
+    ) -> None:
+        """``max_draft_rows`` is how many draft nodes one step may have, ``lookup`` a second drafter
+        that costs next to nothing, for requests that leave it to the policy how to speculate."""
         self._drafter = drafter
+        self._lookup = lookup
         self._policy = policy
         self._max_draft_rows = max_draft_rows
         self._adaptive: list[int] = []  # places of the works that the policy decides on
         self._other_rows = 0
+        self._found: dict[int, Draft] = {}  # what was looked up, by place
         self._draft_seconds = 0.0
+        self._lookup_seconds = 0.0
         self._others_draft = False
         self._unsummed = 0.0  # seconds
         self.totals = Totals()
@@ -49,17 +60,18 @@ class Speculator:
     def grow(self, works: Sequence[Work], scheduler: Scheduler) -> list[TokenTree]:
         """Each request's known tokens with the drafter's nodes below, as far as slots are free."""
         trees = [TokenTree.chain(work.tokens) for work in works]
+        self._draft_seconds = self._lookup_seconds = 0.0
         shapes = self._shapes(works)
-        self._draft_seconds = 0.0
-        if not shapes:
+        if not (shapes or self._found):
             return trees
         started = time.perf_counter()
-        tasks = [_draft_task(works[index].request, shape) for index, shape in shapes.items()]
-        drafts = dict(zip(shapes, self._drafter.draft(tasks), strict=True))
+        drafts = _draft(self._drafter, works, shapes)
         self._draft_seconds = time.perf_counter() - started
-        self.totals.draft_seconds += self._draft_seconds
+        for index, found in self._found.items():
+            drafts[index] = merge(drafts.get(index, NO_DRAFT), found)
+        self.totals.draft_seconds += self._draft_seconds + self._lookup_seconds
         self.totals.drafted_nodes += sum([len(draft.tokens) for draft in drafts.values()])
-        drafts.update(self._prune(works, drafts))
+        drafts.update(self._prune(drafts))
         for index, draft in drafts.items():
             if draft.tokens:
                 tree = trees[index].graft(draft.tokens, draft.parents)
@@ -77,7 +89,8 @@ class Speculator:
             rows=len(batch.tokens),
             attention=float(batch.positions.sum()),
             draft_seconds=0.0 if self._others_draft else self._draft_seconds,
-            seconds=max(seconds - self._draft_seconds, 1e-6),
+            seconds=max(seconds - self._draft_seconds - self._lookup_seconds, 1e-6),
+            lookup_seconds=self._lookup_seconds,
         )
         self._policy.observe([emitted[works[i].request.id] for i in self._adaptive], taken)
         self._unsummed += seconds
@@ -99,6 +112,8 @@ class Speculator:
     def forget(self, request_id: int) -> None:
         """The request has ended."""
         self._drafter.forget(request_id)
+        if self._lookup:
+            self._lookup.forget(request_id)
         self._policy.forget(request_id)
 
     def _shapes(self, works: Sequence[Work]) -> dict[int, TreeShape]:
@@ -126,14 +141,25 @@ class Speculator:
     def _plan(self, works: Sequence[Work], other_nodes: int) -> dict[int, TreeShape]:
         requests = [self._speculating(works[index]) for index in self._adaptive]
         self._other_rows = other_nodes + sum([work.count for work in works]) - len(requests)
-        shapes = self._policy.plan(requests, self._other_rows)
+        self._look_up(works, requests)
+        found = [self._found.get(index) for index in self._adaptive]
+        shapes = self._policy.plan(requests, self._other_rows, found)
         return {
             index: shape
             for index, shape in zip(self._adaptive, shapes, strict=True)
             if shape is not None
         }
 
-    def _prune(self, works: Sequence[Work], drafts: dict[int, Draft]) -> dict[int, Draft]:
+    def _look_up(self, works: Sequence[Work], requests: Sequence[Speculating]) -> None:
+        self._found = {}
+        if self._lookup is None or not requests:
+            return
+        started = time.perf_counter()
+        asked = zip(self._adaptive, self._policy.look_up(requests), strict=True)
+        self._found = _draft(self._lookup, works, {i: shape for i, shape in asked if shape})
+        self._lookup_seconds = time.perf_counter() - started
+
+    def _prune(self, drafts: dict[int, Draft]) -> dict[int, Draft]:
         asked = [drafts.get(index, NO_DRAFT) for index in self._adaptive]
         pruned = self._policy.prune(asked, self._other_rows)
         return dict(zip(self._adaptive, pruned, strict=True))
@@ -147,6 +173,16 @@ class Speculator:
             sampled=request.params.temperature > 0,
             lag=self._drafter.lag(request.id, request.committed),
         )
+
+
+def _draft(
+    drafter: Drafter, works: Sequence[Work], shapes: dict[int, TreeShape]
+) -> dict[int, Draft]:
+    """Drafts of the works that have a shape, by their places."""
+    if not shapes:
+        return {}
+    tasks = [_draft_task(works[index].request, shape) for index, shape in shapes.items()]
+    return dict(zip(shapes, drafter.draft(tasks), strict=True))
 
 
 def _draft_task(request: Request, shape: TreeShape) -> DraftTask:

@@ -1,7 +1,8 @@
 """What the engine knows of a drafter."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import Protocol
 
 import msgspec
@@ -37,17 +38,32 @@ class DraftTask(msgspec.Struct, frozen=True, eq=False):
     sampling: SamplingRule
 
 
+class Source(IntEnum):
+    """Who proposed a node: a drafter that is a model, prompt lookup, or both."""
+
+    MODEL = 0
+    LOOKUP = 1
+    BOTH = 2
+
+
 @dataclass(frozen=True, slots=True)
 class Draft:
     """Nodes below the root, best first within the constraint that parents stand before children.
 
     ``parents[i]`` is 0 for the root, k for node k - 1 of this list. ``scores[i]`` is the natural
-    logarithm of the probability that the whole path to the node is right, as the drafter says it.
+    logarithm of the probability that the whole path to the node is right, as its source says it.
+    Without ``sources`` all nodes are a model's.
     """
 
     tokens: list[int]
     parents: list[int]
     scores: list[float]
+    sources: list[Source] = field(default_factory=list)
+
+    @property
+    def origins(self) -> list[Source]:
+        """The source of each node."""
+        return self.sources or [Source.MODEL] * len(self.tokens)
 
 
 NO_DRAFT = Draft([], [], [])

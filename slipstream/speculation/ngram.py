@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from slipstream.speculation.drafter import Draft, DraftTask
+from slipstream.speculation.drafter import NO_DRAFT, Draft, DraftTask, Source
 from slipstream.speculation.tree import TreeShape
 
 LONGEST_MATCH = 4  # tokens of the suffix that are looked up
@@ -19,19 +19,31 @@ UNSEEN = 1.0  # weight left for continuations that never occurred
 
 
 class NgramDrafter:
-    """Keeps, per request, where each n-gram of its tokens occurred."""
+    """Keeps, per request, where each n-gram of its tokens occurred.
 
-    def __init__(self) -> None:
+    ``shortest_match`` tokens at least must have occurred before; of the matches the longest and
+    latest ``most_occurrences`` are followed.
+    """
+
+    def __init__(self, shortest_match: int = 1, most_occurrences: int = MOST_OCCURRENCES) -> None:
+        self._shortest_match = shortest_match
+        self._most_occurrences = most_occurrences
         self._histories: dict[int, _History] = {}
 
     def draft(self, tasks: Sequence[DraftTask]) -> list[Draft]:
         """One tree per task from the continuations of its latest tokens' earlier occurrences."""
         drafts = []
         for task in tasks:
-            history = self._histories.setdefault(task.request_id, _History())
+            history = self._histories.get(task.request_id)
+            if history is None:
+                history = self._histories[task.request_id] = _History(self._shortest_match)
             history.extend(task.tokens[len(history.tokens) :].tolist())
+            occurrences = history.occurrences(self._most_occurrences)
+            if not occurrences:
+                drafts.append(NO_DRAFT)
+                continue
             trie = _Node()
-            for start, weight in history.occurrences():
+            for start, weight in occurrences:
                 trie.insert(history.tokens[start : start + task.shape.num_steps], weight)
             drafts.append(_best_nodes(trie, task.shape))
         return drafts
@@ -46,24 +58,25 @@ class NgramDrafter:
 class _History:
     """One request's tokens with, for each n-gram, the positions after its occurrences."""
 
-    def __init__(self) -> None:
+    def __init__(self, shortest_match: int) -> None:
         self.tokens: list[int] = []
+        self._shortest_match = shortest_match
         self._after: defaultdict[tuple[int, ...], list[int]] = defaultdict(list)
 
     def extend(self, tokens: list[int]) -> None:
         for token in tokens:
             # What ends at the very last token has no continuation yet: index one behind.
             end = len(self.tokens)
-            for n in range(1, min(LONGEST_MATCH, end) + 1):
+            for n in range(self._shortest_match, min(LONGEST_MATCH, end) + 1):
                 self._after[tuple(self.tokens[end - n :])].append(end)
             self.tokens.append(token)
 
-    def occurrences(self) -> list[tuple[int, float]]:
+    def occurrences(self, most: int) -> list[tuple[int, float]]:
         """(where the continuation starts, weight) of the suffix's occurrences."""
         weights: dict[int, float] = {}
-        for n in range(min(LONGEST_MATCH, len(self.tokens)), 0, -1):
-            for start in reversed(self._after.get(tuple(self.tokens[-n:]), [])[-MOST_OCCURRENCES:]):
-                if len(weights) == MOST_OCCURRENCES:
+        for n in range(min(LONGEST_MATCH, len(self.tokens)), self._shortest_match - 1, -1):
+            for start in reversed(self._after.get(tuple(self.tokens[-n:]), [])[-most:]):
+                if len(weights) == most:
                     return list(weights.items())
                 weights.setdefault(start, WEIGHT_PER_TOKEN**n)
         return list(weights.items())
@@ -117,4 +130,5 @@ def _renumber(nodes: list[tuple[float, int, int]], kept: list[int]) -> Draft:
         tokens=[nodes[index][2] for index in kept],
         parents=[place[nodes[index][1]] for index in kept],
         scores=[math.log(nodes[index][0]) for index in kept],
+        sources=[Source.LOOKUP] * len(kept),
     )

@@ -19,6 +19,8 @@ from slipstream.models.transformer import Transformer, Weights
 from slipstream.speculation.eagle3.checkpoint import open_drafter
 from slipstream.speculation.eagle3.drafter import new_rings
 from slipstream.speculation.ngram import NgramDrafter
+from slipstream.speculation.policy.adaptive import AdaptivePolicy
+from slipstream.speculation.policy.cost_model import CostModel, Machine
 from tests import kernel_sets
 
 
@@ -42,6 +44,16 @@ def load_weights(
     return checkpoint.config, Weights.load(checkpoint, kernels), kernels
 
 
+class FreeRows(CostModel):
+    """Rows that cost next to nothing, whatever is measured: everything is worth a try."""
+
+    def __init__(self) -> None:
+        super().__init__(Machine(target_operations=1.0, drafter_bytes=1.0))
+
+    def settle(self) -> None:
+        """Learn nothing."""
+
+
 def start_engine(
     folder: Path | str,
     *,
@@ -54,12 +66,14 @@ def start_engine(
     kv_dtype: KVDtype = "auto",
     drafter: Path | None = None,
     rings: int | None = None,
+    costs: CostModel | None = None,
     max_draft_rows: int = MOST_DRAFT_ROWS,
 ) -> Engine:
     """An engine on the model in ``folder`` with exactly so many pages.
 
     ``drafter`` is the folder of an EAGLE-3 drafter; without one, prompt lookup drafts. It has a
-    ring for each running request, unless ``rings`` says how many.
+    ring for each running request, unless ``rings`` says how many, and prompt lookup beside it.
+    Speculation adapts, where requests ask for it, to ``costs``.
     """
     config, weights, kernels = load_weights(str(folder), kernel_set)
     eagle3 = None if drafter is None else open_drafter(str(drafter))
@@ -83,6 +97,8 @@ def start_engine(
         max_draft_rows=max_draft_rows,
         prefix_cache=prefix_cache,
         speculation=Speculation("fixed", speculation) if speculation else Speculation("off"),
+        policy=AdaptivePolicy(costs or CostModel(Machine()), max_draft_rows),
+        lookup=NgramDrafter(2, 4) if eagle3 else None,
     )
 
 

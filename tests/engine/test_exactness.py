@@ -13,13 +13,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from slipstream.engine.engine import Engine
 from slipstream.engine.messages import Submit
 from slipstream.engine.params import SamplingParams, Speculation, TreeShape
 from slipstream.speculation.drafter import NO_DRAFT, Draft, Drafter, DraftTask
 from tests import kernel_sets
-from tests.engine.driving import assert_as_alone, drive, greedy, sampled, start_engine
+from tests.engine.driving import FreeRows, assert_as_alone, drive, greedy, sampled, start_engine
 
 SHAPES = (
     TreeShape(num_steps=1, topk=1, num_draft_tokens=2),
@@ -164,6 +165,21 @@ def test_speculation_off_and_of_several_shapes_in_one_batch(plain: Engine, start
     outputs = drive(engine, submits, arrivals={s.id: s.id // 2 for s in submits})
     stats = engine.stats()
     assert 0 < stats.accepted_nodes_total < stats.draft_nodes_total
+    assert_as_alone(plain, submits, outputs)
+
+
+def test_adaptive_speculation_beside_fixed_and_none(plain: Engine, start: Start) -> None:
+    """Trees of the drafter, of prompt lookup, and of both, pruned anew in every step."""
+    modes = [Speculation("adaptive")] * 3 + [Speculation("fixed", SHAPES[2]), Speculation("off")]
+    submits = [
+        replace(submit, params=replace(submit.params, speculation=modes[submit.id % len(modes)]))
+        for submit in requests(20, max_tokens=60)
+    ]
+    engine = start(costs=FreeRows(), pages=40)
+    outputs = drive(engine, submits, arrivals={s.id: s.id for s in submits})
+    stats = engine.stats()
+    assert 0 < stats.accepted_nodes_total < stats.draft_nodes_total
+    assert stats.draft_nodes_total < stats.drafted_nodes_total, "none was pruned"
     assert_as_alone(plain, submits, outputs)
 
 

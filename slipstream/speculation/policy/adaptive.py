@@ -7,6 +7,7 @@ whole path is accepted, and a second costs the goodput that the engine has witho
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import exp
 
 import msgspec
 import numpy as np
@@ -15,6 +16,8 @@ from slipstream.speculation.drafter import Draft
 from slipstream.speculation.policy.calibration import Calibration
 from slipstream.speculation.policy.cost_model import CostModel, DraftWork
 from slipstream.speculation.policy.depth import Choice, Demand, choose
+from slipstream.speculation.policy.lookups import SHAPE as LOOKUP
+from slipstream.speculation.policy.lookups import Lookups
 from slipstream.speculation.policy.outlook import RATE, WIDTH, Outlook, Record
 from slipstream.speculation.policy.weighing import WeighedDraft
 from slipstream.speculation.tree import TreeShape
@@ -29,7 +32,7 @@ REPAID_WITHIN = 64.0  # tokens, in which catching up must pay
 MOST_CAUGHT_UP = 512  # positions of one step, beyond what one request lacks
 CAUGHT_UP = 8  # positions that count as none to catch up with
 MOST_NODES = 24  # of one tree
-ROUNDS = 3  # of choosing and pricing; two suffice nearly always
+MOST_ADVANTAGE = 8.0  # that is believed, of speculation over plain decoding
 
 
 class Speculating(msgspec.Struct, frozen=True):
@@ -49,6 +52,7 @@ class Taken(msgspec.Struct, frozen=True):
     attention: float
     draft_seconds: float  # 0.0 if nothing was drafted
     seconds: float  # of everything else
+    lookup_seconds: float = 0.0
 
 
 NOTHING_TAKEN = Taken(0, 0.0, 0.0, 0.0)
@@ -85,6 +89,7 @@ class _Step:
     requests: Sequence[Speculating] = ()
     records: list[Record] = field(default_factory=list)
     tries: bool = False  # more than is known to pay
+    looked_up: list[bool] = field(default_factory=list)
     shapes: list[TreeShape | None] = field(default_factory=list)
     probed: int | None = None  # place of the request that drafts to find out, not to be verified
     weighed: dict[int, WeighedDraft] = field(default_factory=dict)  # by place
@@ -96,14 +101,19 @@ class _Step:
 
 
 class AdaptivePolicy:
-    """`plan` before drafting, `prune` after it, `observe` after the step; in this order."""
+    """`look_up`, `plan` before drafting, `prune` after it, `observe` after the step; in this order.
+
+    Who has no prompt lookup beside the drafter leaves `look_up` out.
+    """
 
     def __init__(self, costs: CostModel, most_nodes: int) -> None:
         """``most_nodes`` is how many draft nodes one step can have."""
         self.costs = costs
         self.calibration = Calibration()
         self.outlook = Outlook()
+        self.lookups = Lookups()
         self.price = 0.0  # tokens that a second is worth
+        self._advantage = 1.0  # goodput that was seen, in that of plain decoding
         self._most_nodes = most_nodes
         self._records: dict[int, Record] = {}
         self._busy = 0.0  # seconds
@@ -114,20 +124,39 @@ class AdaptivePolicy:
         self._ended: list[_Step] = []  # nothing was learned from them yet
         self._summary = Summary()
 
-    def plan(self, requests: Sequence[Speculating], other_rows: int) -> list[TreeShape | None]:
+    def look_up(self, requests: Sequence[Speculating]) -> list[TreeShape | None]:
+        """How much each of the requests should look up, None for nothing."""
+        ids = [request.id for request in requests]
+        records = [self._record(id) for id in ids]
+        wanted = self.lookups.wanted(ids, records, self.price, self._steps)
+        return [
+            _within(LOOKUP, request) if asked else None
+            for request, asked in zip(requests, wanted, strict=True)
+        ]
+
+    def plan(
+        self,
+        requests: Sequence[Speculating],
+        other_rows: int,
+        found: Sequence[Draft | None] = (),
+    ) -> list[TreeShape | None]:
         """How large a tree each of the requests should draft, None for nothing.
 
-        ``other_rows`` are those of prompts and of requests that do not speculate.
+        ``other_rows`` are those of prompts and of requests that do not speculate, ``found`` what
+        was looked up for each request, None if nothing was.
         """
         self._step = step = _Step(requests)
         if not requests:
             return []
         self._steps += 1
+        step.records = [self._record(request.id) for request in requests]
+        step.looked_up = [draft is not None for draft in found] or [False] * len(requests)
         choice = self._choice(requests, other_rows)
-        step.records = [self._records[request.id] for request in requests]
         step.tries = self._steps % TRY_EVERY == 0
         step.shapes = _shapes(requests, choice, step.tries)
-        if None in step.shapes:
+        if choice.levels and not step.tries:
+            self._leave_to_lookup(step, choice, found)
+        if None in step.shapes and not any(step.looked_up):
             step.probed = self._probe(step)
         return step.shapes
 
@@ -160,7 +189,7 @@ class AdaptivePolicy:
     def observe(self, emitted: Sequence[Sequence[int]], taken: Taken) -> None:
         """The tokens that each planned request emitted, and what the step took."""
         step = self._step
-        self._busy += taken.draft_seconds + taken.seconds
+        self._busy += taken.draft_seconds + taken.seconds + taken.lookup_seconds
         step.emitted, step.taken, step.ended = emitted, taken, self._busy
         self._ended.append(step)
 
@@ -179,21 +208,33 @@ class AdaptivePolicy:
         plan = self._plan
         if plan is None or self._busy >= plan.until or plan.ids != ids:
             self._settle()
-            for id in ids:
-                if id not in self._records:
-                    self._records[id] = Record()
             choice = self._choose(self._demand(requests, other_rows))
             self._plan = plan = _Plan(choice, ids, self._busy + CHOSEN_FOR)
         return plan.choice
 
+    def _record(self, request_id: int) -> Record:
+        record = self._records.get(request_id)
+        if record is None:
+            record = self._records[request_id] = Record()
+        return record
+
+    def _leave_to_lookup(self, step: _Step, choice: Choice, found: Sequence[Draft | None]) -> None:
+        """Do not draft where what was looked up promises more than a draft usually brings."""
+        usual = (choice.emitted - len(step.requests)) / max(int(choice.chosen.sum()), 1)
+        for place, draft in enumerate(found):
+            if draft is not None and draft.tokens:
+                request, record = step.requests[place], step.records[place]
+                weighed = WeighedDraft.of(draft, self.calibration, request.sampled, record.skill)
+                if sum(weighed.probabilities) > usual:
+                    step.shapes[place] = None
+
     def _demand(self, requests: Sequence[Speculating], other_rows: int) -> Demand:
         facts = np.array([(r.context, r.remaining, r.sampled, r.lag) for r in requests])
-        records = [self._records[request.id] for request in requests]
         behind = np.maximum(facts[:, 3] - CAUGHT_UP, 0)
         within = np.minimum(facts[:, 1], REPAID_WITHIN)
         # In one step only so many positions are caught up with; whoever is next in a later one.
         late = (np.cumsum(behind) - behind > MOST_CAUGHT_UP) & (behind > 0)
-        outlook = self.outlook.of(records, facts[:, 2] > 0)
+        outlook = self.outlook.of(self._step.records, facts[:, 2] > 0)
         outlook[late] = 0.0
         # What is beyond the last token that a request may emit is of no use.
         levels = np.arange(outlook.shape[1])
@@ -210,15 +251,12 @@ class AdaptivePolicy:
     def _choose(self, demand: Demand) -> Choice:
         """The best option at the best price: that which this choice brings per second."""
         requests = len(demand.context)
-        least = requests / self.costs.step(requests, float(demand.context.sum()))
-        self.price = min(max(self.price, least), 4 * least)
-        for _ in range(ROUNDS):
+        plain = requests / self.costs.step(requests, float(demand.context.sum()))
+        self.price = plain * self._advantage
+        choice = choose(demand, self.costs, self.price)
+        if choice.emitted > 1.02 * self.price * choice.seconds:
+            self.price = choice.emitted / choice.seconds
             choice = choose(demand, self.costs, self.price)
-            price = max(least, choice.emitted / choice.seconds)
-            settled = abs(price - self.price) < 0.02 * price
-            self.price = price
-            if settled:
-                break
         return choice
 
     def _probe(self, step: _Step) -> int | None:
@@ -230,7 +268,7 @@ class AdaptivePolicy:
             return None
         requests = step.requests
         idle = [p for p, shape in enumerate(step.shapes) if shape is None]
-        place = min(idle, key=lambda p: (self._records[requests[p].id].drafted_at, requests[p].lag))
+        place = min(idle, key=lambda p: (step.records[p].drafted_at, requests[p].lag))
         behind = max(requests[place].lag - CAUGHT_UP, 0)
         cost = self.costs.draft(DraftWork(1, (1,), behind))
         step.shapes[place] = _within(PROBE, requests[place])
@@ -259,29 +297,57 @@ class AdaptivePolicy:
 
     def _settle(self) -> None:
         """Learn from the steps that have ended: together, as that is quicker than one by one."""
+        self._compare()
         for step in self._ended:
             taken = step.taken
             self._sum_up(step)
             self.costs.note_step(taken.rows, taken.attention, taken.seconds)
-            if step.weighed and taken.draft_seconds > 0:
+            self.lookups.took(taken.lookup_seconds, sum(step.looked_up))
+            if any(step.shapes) and taken.draft_seconds > 0:
                 self.costs.note_draft(_work(step), taken.draft_seconds)
-            for place, weighed in step.weighed.items():
-                self._learn(step, place, weighed)
+            for place in range(len(step.requests)):
+                weighed = step.weighed.get(place)
+                outcomes = weighed.outcomes(step.emitted[place]) if weighed else []
+                if step.looked_up[place]:
+                    self.lookups.learn(step.records[place], weighed, outcomes)
+                if weighed:
+                    self._learn(step, place, weighed, outcomes)
         self._ended.clear()
         self.costs.settle()
 
-    def _learn(self, step: _Step, place: int, weighed: WeighedDraft) -> None:
+    def _compare(self) -> None:
+        """See what goodput the steps that have ended had, in that of plain decoding."""
+        tokens = requests = 0
+        seconds = plain = 0.0
+        for step in self._ended:
+            taken, decoding = step.taken, len(step.requests)
+            if decoding and taken.rows == decoding + step.kept:  # no prompt in it
+                tokens += sum(map(len, step.emitted))
+                requests += decoding
+                seconds += taken.draft_seconds + taken.lookup_seconds + taken.seconds
+                plain += self.costs.step(decoding, taken.attention * decoding / taken.rows)
+        if requests:
+            seen = min(max(tokens * plain / (requests * seconds), 1.0), MOST_ADVANTAGE)
+            self._advantage += (1 - exp(-seconds)) * (seen - self._advantage)
+
+    def _learn(
+        self, step: _Step, place: int, weighed: WeighedDraft, outcomes: Sequence[bool | None]
+    ) -> None:
         request, record, shape = step.requests[place], step.records[place], step.shapes[place]
-        assert shape is not None
         promised, accepted = 0.0, 0
-        outcomes = weighed.outcomes(step.emitted[place])
-        facts = zip(weighed.draft.scores, weighed.depths, weighed.unskilled, outcomes, strict=True)
-        for score, depth, likely, right in facts:
+        draft = weighed.draft
+        facts = zip(
+            draft.scores, draft.origins, weighed.depths, weighed.unskilled, outcomes, strict=True
+        )
+        for score, source, depth, likely, right in facts:
             if right is not None:
-                self.calibration.learn(score, depth, request.sampled, right)
+                self.calibration.learn(score, depth, (source, request.sampled), right)
                 promised += likely
                 accepted += right
-        record.learn(promised, accepted, step.ended)
+        record.learn(promised, accepted)
+        if shape is None:
+            return
+        record.drafted_at = step.ended
         probed = place == step.probed
         rate = PROBE_RATE if probed and len(step.weighed) == 1 else RATE
         reach = (shape.num_steps, shape.topk)

@@ -3,6 +3,10 @@
 from bisect import bisect_left
 from math import exp
 
+from slipstream.speculation.drafter import Source
+
+Kind = tuple[Source, bool]  # who proposed a node, and whether the request is sampled
+
 DEPTHS = 8  # told apart; deeper nodes count as these
 # Upper bounds of -log(probability of the path), one bin each, and one bin beyond.
 EDGES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.4, 1.8, 2.3, 3.0, 4.0, 5.0, 7.0)
@@ -14,24 +18,25 @@ _BINS = len(EDGES) + 1
 
 class Calibration:
     """The ratio of accepted paths to those that the drafter promised, by depth, by how sure it was,
-    and apart for greedy and for sampled requests.
+    and apart for each source of nodes, and for greedy and sampled requests.
 
     Nodes come one by one and by the thousand: plain lists, since few fit into a step.
     """
 
     def __init__(self) -> None:
-        self._promised = [PRIOR] * (2 * DEPTHS * _BINS)
-        self._accepted = [PRIOR] * (2 * DEPTHS * _BINS)
+        places = len(Source) * 2 * DEPTHS * _BINS
+        self._promised = [PRIOR] * places
+        self._accepted = [PRIOR] * places
 
-    def probability(self, score: float, depth: int, sampled: bool) -> float:
+    def probability(self, score: float, depth: int, kind: Kind) -> float:
         """Of acceptance of a whole path, given the natural logarithm of what the drafter says;
         ``depth`` counts from 1."""
-        place = _place(score, depth, sampled)
+        place = _place(score, depth, kind)
         return min(exp(score) * self._accepted[place] / self._promised[place], 1.0)
 
-    def learn(self, score: float, depth: int, sampled: bool, accepted: bool) -> None:
+    def learn(self, score: float, depth: int, kind: Kind, accepted: bool) -> None:
         """This path was ``accepted`` or not."""
-        place = _place(score, depth, sampled)
+        place = _place(score, depth, kind)
         self._promised[place] += exp(score)
         self._accepted[place] += accepted
         if self._promised[place] > MEMORY:
@@ -39,6 +44,7 @@ class Calibration:
             self._promised[place] = MEMORY
 
 
-def _place(score: float, depth: int, sampled: bool) -> int:
-    row = min(depth, DEPTHS) - 1 + DEPTHS * sampled
+def _place(score: float, depth: int, kind: Kind) -> int:
+    source, sampled = kind
+    row = min(depth, DEPTHS) - 1 + DEPTHS * (2 * source + sampled)
     return row * _BINS + bisect_left(EDGES, -score)

@@ -25,6 +25,7 @@ class Record:
     promise: float = 1.0  # how much likelier its nodes are than everybody's
     promised: float = DOUBT  # accepted nodes, as calibrated
     accepted: float = DOUBT
+    found: float = 0.5  # right tokens of a prompt lookup
     drafted_at: float = float("-inf")  # busy seconds
 
     @property
@@ -32,11 +33,10 @@ class Record:
         """Accepted nodes to promised ones: what calibration over all requests does not see."""
         return min(self.accepted / self.promised, MOST_SKILL)
 
-    def learn(self, promised: float, accepted: int, now: float) -> None:
+    def learn(self, promised: float, accepted: int) -> None:
         """A draft's nodes were so likely together, and so many were accepted."""
         self.promised += promised + (1 - FADING) * (DOUBT - self.promised)
         self.accepted += accepted + (1 - FADING) * (DOUBT - self.accepted)
-        self.drafted_at = now
 
 
 class Outlook:

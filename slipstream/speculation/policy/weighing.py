@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from slipstream.speculation.drafter import Draft
+from slipstream.speculation.drafter import Draft, Source
 from slipstream.speculation.policy.calibration import Calibration
 
 
@@ -25,9 +25,9 @@ class WeighedDraft:
     ) -> "WeighedDraft":
         """Weigh every node; none is likelier than its parent, whatever the calibration says."""
         depths, unskilled, probabilities = [0], [1.0], [1.0]  # the root's
-        for parent, score in zip(draft.parents, draft.scores, strict=True):
+        for parent, score, source in zip(draft.parents, draft.scores, draft.origins, strict=True):
             depth = depths[parent] + 1
-            likely = calibration.probability(score, depth, sampled)
+            likely = calibration.probability(score, depth, (source, sampled))
             depths.append(depth)
             unskilled.append(likely)
             probabilities.append(min(likely * skill, probabilities[parent]))
@@ -43,6 +43,7 @@ class WeighedDraft:
             [draft.tokens[place] for place in places],
             [number[draft.parents[place]] for place in places],
             [draft.scores[place] for place in places],
+            [draft.sources[place] for place in places] if draft.sources else [],
         )
 
     def outcomes(self, emitted: Sequence[int]) -> list[bool | None]:
@@ -61,10 +62,12 @@ class WeighedDraft:
         return right[1:]
 
     def by_level(self) -> list[list[float]]:
-        """Probabilities of each level's nodes, the best first."""
+        """Probabilities of each level's nodes of a model, the best first."""
         levels: list[list[float]] = [[] for _ in range(max(self.depths, default=0))]
-        for depth, probability in zip(self.depths, self.probabilities, strict=True):
-            levels[depth - 1].append(probability)
+        facts = zip(self.depths, self.probabilities, self.draft.origins, strict=True)
+        for depth, probability, source in facts:
+            if source != Source.LOOKUP:
+                levels[depth - 1].append(probability)
         for level in levels:
             level.sort(reverse=True)
         return levels

@@ -1,0 +1,46 @@
+"""Whose text to look up: what prompt lookup brings against the time that it takes."""
+
+from collections.abc import Sequence
+
+from slipstream.speculation.drafter import Source
+from slipstream.speculation.policy.outlook import Record
+from slipstream.speculation.policy.weighing import WeighedDraft
+from slipstream.speculation.tree import TreeShape
+
+SHAPE = TreeShape(num_steps=8, topk=2, num_draft_tokens=13)
+RATE = 0.1
+SECONDS = 2e-5  # of one lookup, until it is measured
+TRY_EVERY = 16  # steps, for requests whose text repeats nothing
+
+
+class Lookups:
+    """Decides by each request's own record, and by how long lookups take."""
+
+    def __init__(self) -> None:
+        self._seconds = SECONDS
+
+    def wanted(
+        self, ids: Sequence[int], records: Sequence[Record], price: float, step: int
+    ) -> list[bool]:
+        """Which requests to look up, at a ``price`` of so many tokens for a second."""
+        least = price * self._seconds
+        return [
+            record.found > least or (step + id) % TRY_EVERY == 0
+            for id, record in zip(ids, records, strict=True)
+        ]
+
+    def took(self, seconds: float, lookups: int) -> None:
+        """So many lookups took so long together."""
+        if lookups:
+            self._seconds += RATE * (seconds / lookups - self._seconds)
+
+    def learn(
+        self, record: Record, weighed: WeighedDraft | None, outcomes: Sequence[bool | None]
+    ) -> None:
+        """What a lookup of this request found, and what of it was right; None is nothing."""
+        right = 0.0
+        if weighed is not None:
+            for source, outcome in zip(weighed.draft.origins, outcomes, strict=True):
+                if outcome and source != Source.MODEL:
+                    right += 1.0 if source == Source.LOOKUP else 0.5
+        record.found += RATE * (right - record.found)
