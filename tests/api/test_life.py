@@ -198,6 +198,9 @@ async def test_metrics(server: Server) -> None:
     assert "slipstream_generated_tokens_total 13.0" in lines
     assert "slipstream_time_to_first_token_seconds_count 1.0" in lines
     assert "slipstream_inter_token_latency_seconds_count 10.0" in lines
+    for name in ("drafted_nodes", "draft_seconds", "expected_step_seconds", "expected_tokens"):
+        assert f"slipstream_{name}_total 0.0" in lines
+    assert 'slipstream_speculation{why="idle"} 1.0' in lines
     assert "slipstream_request_latency_seconds_count 1.0" in lines
     assert "slipstream_running 0.0" in lines
 

@@ -172,6 +172,45 @@ def test_it_is_ready_answers_and_drains(tiny_llama: Path) -> None:
     assert finishes(reports) == {0: "length"}
 
 
+def test_what_it_learned_is_kept_for_the_next_one(
+    tiny_llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLIPSTREAM_COSTS", str(tmp_path / "costs"))
+    options = EngineOptions(model=str(tiny_llama), kv_memory=8 << 20, threads=1, log_level="debug")
+    with process(options) as (child, peer):
+        assert isinstance(peer.receive(), Ready)
+        for id in range(8):
+            peer.send(Submit(id, [5, 6, 7, 8], greedy(40)))
+        peer.send(Drain())
+        peer.reports()
+        assert child.wait(60) == 0
+        assert child.stderr is not None
+        lines = child.stderr.read().splitlines()
+    assert any("goodput" in line for line in lines)
+    [file] = (tmp_path / "costs").iterdir()
+    evidence = [place[2] for place in msgspec.json.decode(file.read_bytes())["tables"]["target"]]
+    assert max(evidence) > 0
+
+
+def test_costs_that_cannot_be_kept_are_a_line(
+    tiny_llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("SLIPSTREAM_COSTS", str(tmp_path / "file" / "costs"))
+    with process(EngineOptions(model=str(tiny_llama), kv_memory=8 << 20, threads=1)) as (
+        child,
+        peer,
+    ):
+        assert isinstance(peer.receive(), Ready)
+        peer.send(Submit(0, [5, 6, 7, 8], greedy(40)))
+        peer.send(Drain())
+        assert finishes(peer.reports()) == {0: "length"}
+        assert child.wait(60) == 0
+        assert child.stderr is not None
+        [line] = child.stderr.read().splitlines()
+    assert "costs" in line and line.startswith("engine: ")
+
+
 def test_it_ends_when_the_http_process_has_gone(tiny_llama: Path) -> None:
     with process(EngineOptions(model=str(tiny_llama), kv_memory=8 << 20, threads=1)) as (
         child,
