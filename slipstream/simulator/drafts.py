@@ -1,6 +1,7 @@
 """Drafts without a model: trees with scores like a drafter's, and what is right of them."""
 
 from dataclasses import dataclass
+from math import exp
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +39,7 @@ def guess(
     ``log_odds`` ``[R]`` is by how much each request's text is easier than the machine says.
     """
     requests, width = len(log_odds), shape.topk
-    truths: Float64 = machine.truth * np.where(sampled, machine.sampled_truth, 1.0)
+    truths = np.array([machine.truth_of(each) for each in sampled.tolist()])
     scores, parents, tokens, right = [], [], [], []
     beams = np.zeros((requests, 1))
     places = np.full((requests, 1), -1)  # of the beams, among all nodes
@@ -92,6 +93,15 @@ def walk(draft: Draft, truth: list[int]) -> list[int]:
         node = children[node, truth[length]]
         length += 1
     return truth[: length + 1]
+
+
+def expected_length(draft: Draft, truth: float) -> float:
+    """Tokens that a request emits with this draft, on average over what could be right."""
+    depths, length = [0], 1.0
+    for parent, score in zip(draft.parents, draft.scores, strict=True):
+        depths.append(depths[parent] + 1)
+        length += exp(score) * truth ** depths[-1]
+    return length
 
 
 def _chances(

@@ -127,7 +127,8 @@ def predicted(machine: Machine, measurement: Measurement) -> float:
         max_step_rows=8192,
     )
     speculation = EAGLE if measurement.eagle else OFF
-    return simulate(machine, workload, speculation, float("inf")).rate()
+    trace = simulate(machine, workload, speculation, float("inf"))
+    return sum(trace.tokens) / trace.ends[-1]
 
 
 def _expected_rate(machine: Machine, measurement: Measurement, length: float) -> float:

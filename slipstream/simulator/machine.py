@@ -92,6 +92,10 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         entering = entered * self.entry_operations / self.compute_rate
         return self.draft_seconds + len(levels) * self.level_seconds + passes + entering
 
+    def truth_of(self, sampled: bool) -> float:
+        """The share of what the drafter promises a request that comes true."""
+        return self.truth * (self.sampled_truth if sampled else 1.0)
+
     def first_guess(self, factor: float = 1.0, row_factor: float = 1.0) -> cost_model.Machine:
         """What a policy would expect that knows these numbers, but nothing of tiles, experts or
         texts; wrong by a ``factor``, and in what a row costs by a ``row_factor`` more."""

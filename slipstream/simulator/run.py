@@ -4,11 +4,12 @@ from dataclasses import dataclass, field
 from itertools import count
 
 import numpy as np
+from numpy.typing import NDArray
 
-from slipstream.simulator.drafts import UNDRAFTED, Guess, guess, walk
+from slipstream.simulator.drafts import UNDRAFTED, Guess, expected_length, guess, walk
 from slipstream.simulator.machine import Machine
 from slipstream.simulator.workload import Prompt, Steps, Workload, at
-from slipstream.speculation.drafter import NO_DRAFT
+from slipstream.speculation.drafter import NO_DRAFT, Draft
 from slipstream.speculation.policy.adaptive import AdaptivePolicy, Speculating, Taken
 from slipstream.speculation.policy.settings import Speculation
 from slipstream.speculation.policy.static import static_shape
@@ -48,25 +49,30 @@ class Trace:
 
     ends: list[float] = field(default_factory=list)  # seconds since the start
     tokens: list[int] = field(default_factory=list)
+    expected: list[float] = field(default_factory=list)  # tokens, on average over what is accepted
     requests: list[int] = field(default_factory=list)
     drafted: list[int] = field(default_factory=list)  # nodes
     kept: list[int] = field(default_factory=list)
     drafting: list[float] = field(default_factory=list)  # seconds
 
     def rate(self, start: float = 0.0, end: float = float("inf")) -> float:
-        """Tokens per second of the steps that end between two times."""
-        ends = np.array(self.ends)
-        inside = (ends > start) & (ends <= end)
+        """Expected tokens per second of the steps that end between two times: with less chance in
+        it than in the tokens themselves."""
+        inside = self._inside(start, end)
         if not inside.any():
             return 0.0
-        began = max(start, 0.0)
-        return float(np.array(self.tokens)[inside].sum() / (ends[inside].max() - began))
+        last = np.array(self.ends)[inside].max()
+        return float(np.array(self.expected)[inside].sum() / (last - start))
 
     def mean(self, values: list[int], start: float = 0.0, end: float = float("inf")) -> float:
         """Of one of the lists, over the same steps."""
-        ends = np.array(self.ends)
-        inside = (ends > start) & (ends <= end)
+        inside = self._inside(start, end)
         return float(np.array(values)[inside].mean()) if inside.any() else 0.0
+
+    def _inside(self, start: float, end: float) -> NDArray[np.bool_]:
+        ends = np.array(self.ends)
+        inside: NDArray[np.bool_] = (ends > start) & (ends <= end)
+        return inside
 
 
 @dataclass(slots=True)
@@ -198,7 +204,8 @@ class Simulation:
         if self._speculation.mode == "adaptive":
             taken = Taken(int(rows.sum()), float(rows @ contexts), drafting, seconds)
             self._policy.observe(emitted, taken)
-        self._note(ending, emitted, guesses, sum(nodes.values()), drafting)
+        self._note(ending, emitted, drafts, sum(len(each.draft.tokens) for each in guesses))
+        self.trace.drafting.append(drafting)
         self._commit(works, ending, emitted)
 
     def _shapes(self, works: list[Work], ending: list[Work]) -> list[TreeShape | None]:
@@ -240,17 +247,21 @@ class Simulation:
         self,
         ending: list[Work],
         emitted: list[list[int]],
-        guesses: list[Guess],
-        kept: int,
-        drafting: float,
+        drafts: list[Draft],
+        drafted: int,
     ) -> None:
         trace = self.trace
         trace.ends.append(self.now)
         trace.tokens.append(sum(map(len, emitted)))
+        trace.expected.append(
+            sum(
+                expected_length(draft, self._machine.truth_of(work.request.sampled))
+                for work, draft in zip(ending, drafts, strict=True)
+            )
+        )
         trace.requests.append(len(ending))
-        trace.drafted.append(sum(len(each.draft.tokens) for each in guesses))
-        trace.kept.append(kept)
-        trace.drafting.append(drafting)
+        trace.drafted.append(drafted)
+        trace.kept.append(sum(len(draft.tokens) for draft in drafts))
 
     def _commit(self, works: list[Work], ending: list[Work], emitted: list[list[int]]) -> None:
         for work in works:
