@@ -28,7 +28,7 @@ def train(
     ] = 5440,
     self_written: Annotated[
         int, typer.Option(min=0, help="How many more prompts it writes itself, and answers.")
-    ] = 4608,
+    ] = 3392,
     answer_tokens: Annotated[int, typer.Option(min=8, help="Of each answer, at most.")] = 128,
     disk: Annotated[
         str, typer.Option(metavar="SIZE", help="What the corpus may take; prompts are left out.")
