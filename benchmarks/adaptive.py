@@ -25,7 +25,6 @@ seeded sampled requests, which must give the token ids that `off` gave alone.
 import argparse
 import asyncio
 import json
-import math
 import sys
 import tempfile
 import time
@@ -116,20 +115,22 @@ async def measure(
     await settle(running)
     tokens = tokens_between(load.samples, start, end)
     latency = inter_token_latency_between(load.samples, start, end)
+    if latency is None or not tokens:
+        raise UserError(f"{name}: hardly a token within {end - start:.0f} s; give more --seconds")
     return Measurement(
         tokens=tokens,
         tok_s=tokens / (end - start),
-        itl_p99=latency.p99 if latency else math.nan,
-        **speculated({key: after[key] - before[key] for key in before}),
+        itl_p99=latency.p99,
+        **speculated(before, after),
         others_cpu=cpu / (end - start),
         client_cpu=client / (end - start),
     )
 
 
-def speculated(counted: dict[str, float]) -> dict[str, float | None]:
-    """What the engine's counters say about a window."""
+def speculated(before: dict[str, float], after: dict[str, float]) -> dict[str, float | None]:
+    """What the engine's counters at both ends say about a window."""
     rows, nodes, accepted, tokens = (
-        counted[f"slipstream_{name}_total"]
+        after[f"slipstream_{name}_total"] - before[f"slipstream_{name}_total"]
         for name in ("rows", "draft_nodes", "accepted_nodes", "generated_tokens")
     )
     return {
