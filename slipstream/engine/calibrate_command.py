@@ -5,6 +5,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from slipstream.errors import UserError
+
 
 def calibrate(
     model: Annotated[
@@ -24,6 +26,9 @@ def calibrate(
     json: Annotated[Path | None, typer.Option(help="Write the costs to a file.")] = None,
 ) -> None:
     """Measure what steps and drafts cost here, and keep it for servers with the same options."""
+    for file in (plot, json):
+        if file is not None and not file.absolute().parent.is_dir():
+            raise UserError(f"cannot write {file}: there is no folder {file.absolute().parent}")
     import msgspec
     from rich.console import Console
 
@@ -31,7 +36,6 @@ def calibrate(
     from slipstream.engine.calibrate_report import plot_costs, print_costs
     from slipstream.engine.load import load
     from slipstream.engine.options import EngineOptions
-    from slipstream.errors import UserError
 
     options = EngineOptions(
         model=model,
@@ -41,9 +45,6 @@ def calibrate(
         threads=threads,
         max_running_requests=64,
     )
-    for file in (plot, json):
-        if file is not None and not file.absolute().parent.is_dir():
-            raise UserError(f"cannot write {file}: there is no folder {file.absolute().parent}")
     console = Console(soft_wrap=True, highlight=False)
     with console.status("loading the model"):
         loaded = load(options)
