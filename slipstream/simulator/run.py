@@ -136,10 +136,11 @@ class Simulation:
         for _ in range(missing):
             prompt = int(self._texts.integers(workload.prompt[0], workload.prompt[1] + 1))
             output = int(self._texts.integers(workload.output[0], workload.output[1] + 1))
-            share = self._texts.random()
+            emitted = int(self._texts.integers(output))
+            self._begin(prompt, output, extra=False)
             if workload.staggered and not self.trace.ends:
-                output = max(1, round(output * share))
-            self._begin(prompt, output)
+                self._running[-1].emitted = emitted
+                self._running[-1].committed = prompt + emitted - 1
             self._begun += 1
         if workload.cancels:
             for request in looping[load:]:
@@ -148,7 +149,7 @@ class Simulation:
             extra = self._extra.pop(0)
             self._begin(extra.prompt, extra.output, extra=True)
 
-    def _begin(self, prompt: int, output: int, extra: bool = False) -> None:
+    def _begin(self, prompt: int, output: int, extra: bool) -> None:
         machine, texts = self._machine, self._texts
         log_odds = float(texts.normal(0.0, machine.between_requests))
         sampled = bool(texts.random() < self._workload.sampled)

@@ -25,7 +25,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     requests: int = 0  # that are begun in all; 0 is without end
     prompt: tuple[int, int] = (50, 200)  # tokens, at least and at most
     output: tuple[int, int] = (512, 512)
-    staggered: bool = True  # the first requests are caught anywhere in their output
+    staggered: bool = True  # the first requests are found anywhere in their output
     sampled: float = 0.0  # share of the requests that are not greedy
     text: Steps[float] = ((0.0, 0.0),)  # log odds, by which a guess is right more often
     extra: tuple[Prompt, ...] = ()

@@ -1,0 +1,30 @@
+"""The adaptive policy with costs that it guessed wrongly, and on a machine that slows down."""
+
+import pytest
+
+from slipstream.simulator.machine import EIGHT_PCIE_GPUS
+from tests.simulator.machines import SERVER, Contest, changed, steady
+
+
+@pytest.mark.parametrize("factor", [1 / 3, 3.0])
+@pytest.mark.parametrize("row_factor", [1 / 3, 1.0, 3.0])
+def test_a_cost_model_that_starts_wrong(factor: float, row_factor: float) -> None:
+    for requests, seconds in ((4, 12.0), (60, 12.0)):
+        contest = Contest(SERVER, steady(requests), seconds, guess=(factor, row_factor))
+        assert contest.to_best(4.0) >= 0.97, (requests, contest.rates(4.0))
+        assert contest.to_off(0.0, 4.0) >= 0.95, (requests, contest.rates(0.0, 4.0))
+
+
+@pytest.mark.parametrize("requests", [4, 60])
+def test_a_machine_that_becomes_twice_as_slow(requests: int) -> None:
+    pace = ((0.0, 1.0), (8.0, 2.0), (16.0, 1.0))
+    contest = Contest(SERVER, steady(requests), 24.0, pace=pace)
+    assert contest.to_best(4.0) >= 0.97, contest.rates(4.0)
+    assert contest.to_off(8.0, 10.0) >= 0.97, contest.rates(8.0, 10.0)
+
+
+@pytest.mark.parametrize("requests", [1, 5, 30, 100])
+def test_a_machine_where_drafting_costs_much_whatever_is_drafted(requests: int) -> None:
+    machine = changed(EIGHT_PCIE_GPUS, between_requests=0.0)
+    contest = Contest(machine, steady(requests), 40.0)
+    assert contest.to_best(10.0) >= 0.97, contest.rates(10.0)
