@@ -32,6 +32,7 @@ REPAID_WITHIN = 64.0  # tokens, in which catching up must pay
 MOST_CAUGHT_UP = 512  # positions of one step, beyond what one request lacks
 CAUGHT_UP = 8  # positions that count as none to catch up with
 MOST_NODES = 24  # of one tree
+MOST_UNSETTLED = 64  # steps that wait for being learned from
 MOST_ADVANTAGE = 8.0  # that is believed, of speculation over plain decoding
 
 
@@ -192,6 +193,8 @@ class AdaptivePolicy:
         self._busy += taken.draft_seconds + taken.seconds + taken.lookup_seconds
         step.emitted, step.taken, step.ended = emitted, taken, self._busy
         self._ended.append(step)
+        if len(self._ended) >= MOST_UNSETTLED:  # no choice is made while nobody lets it adapt
+            self._settle()
 
     def forget(self, request_id: int) -> None:
         """The request has ended."""
