@@ -1,6 +1,6 @@
 """What the policy did, in a line for people who turned debug logging on."""
 
-from slipstream.speculation.policy.adaptive import Summary
+from slipstream.speculation.policy.summary import Summary
 
 
 def explain(summary: Summary) -> str:
@@ -14,5 +14,5 @@ def explain(summary: Summary) -> str:
         f"{summary.accepted} accepted; step: {1e3 * summary.expected_seconds / steps:.2f} ms "
         f"predicted, {1e3 * summary.seconds / steps:.2f} ms real, and "
         f"{1e3 * drafting / steps:.2f} ms of drafting; goodput: {predicted:.1f} tok/s predicted, "
-        f"{real:.1f} real; speculation: {summary.why}"
+        f"{real:.1f} real"
     )

@@ -101,13 +101,14 @@ class Speculator:
         """Bring the totals up to date, and tell who wants to know what happened since last time."""
         self._unsummed = 0.0
         summary = self._policy.summary()
+        why = summary.why
         if not self._adaptive:
-            summary.why = "as requests ask for" if self._others_draft else "nobody asks for it"
+            why = "as requests ask for" if self._others_draft else "nobody asks for it"
         self.totals.expected_tokens += summary.expected_tokens
         self.totals.expected_step_seconds += summary.expected_seconds
-        self.totals.why = summary.why
+        self.totals.why = why
         if summary.steps and _log.isEnabledFor(logging.DEBUG):
-            _log.debug("%s", explain(summary))
+            _log.debug("%s; speculation: %s", explain(summary), why)
 
     def forget(self, request_id: int) -> None:
         """The request has ended."""

@@ -19,6 +19,7 @@ from slipstream.speculation.policy.depth import Choice, Demand, choose
 from slipstream.speculation.policy.lookups import SHAPE as LOOKUP
 from slipstream.speculation.policy.lookups import Lookups
 from slipstream.speculation.policy.outlook import RATE, WIDTH, Outlook, Record
+from slipstream.speculation.policy.summary import Summary
 from slipstream.speculation.policy.weighing import WeighedDraft
 from slipstream.speculation.tree import TreeShape
 
@@ -57,21 +58,6 @@ class Taken(msgspec.Struct, frozen=True):
 
 
 NOTHING_TAKEN = Taken(0, 0.0, 0.0, 0.0)
-
-
-class Summary(msgspec.Struct):
-    """What happened since the last summary, for people."""
-
-    steps: int = 0
-    drafted: int = 0  # nodes
-    kept: int = 0
-    accepted: int = 0
-    emitted: int = 0
-    expected_tokens: float = 0.0
-    expected_seconds: float = 0.0
-    seconds: float = 0.0
-    draft_seconds: float = 0.0
-    why: str = "idle"
 
 
 @dataclass(slots=True)
@@ -357,24 +343,26 @@ class AdaptivePolicy:
         self.outlook.learn(record, request.sampled, weighed.by_level(), reach, rate)
 
     def _sum_up(self, step: _Step) -> None:
-        summary, tokens = self._summary, sum(map(len, step.emitted))
-        summary.steps += 1
-        summary.drafted += sum(len(weighed.depths) for weighed in step.weighed.values())
-        summary.kept += step.kept
-        summary.accepted += tokens - len(step.emitted)
-        summary.emitted += tokens
-        summary.expected_tokens += len(step.emitted) + step.expected_tokens
-        summary.expected_seconds += self.costs.step(step.taken.rows, step.taken.attention)
-        summary.seconds += step.taken.seconds
-        summary.draft_seconds += step.taken.draft_seconds
+        taken, tokens = step.taken, sum(map(len, step.emitted))
         if step.kept:
-            summary.why = "on"
+            why = "on"
         elif not step.requests:
-            summary.why = "nobody decodes"
+            why = "nobody decodes"
         elif step.weighed and step.probed is None:
-            summary.why = "no drafted node was worth its row"
+            why = "no drafted node was worth its row"
         else:
-            summary.why = "a draft would cost more time than it saves"
+            why = "a draft would cost more time than it saves"
+        self._summary.add(
+            why,
+            drafted=sum(len(weighed.depths) for weighed in step.weighed.values()),
+            kept=step.kept,
+            accepted=tokens - len(step.emitted),
+            emitted=tokens,
+            expected_tokens=len(step.emitted) + step.expected_tokens,
+            expected_seconds=self.costs.step(taken.rows, taken.attention),
+            seconds=taken.seconds,
+            draft_seconds=taken.draft_seconds + taken.lookup_seconds,
+        )
 
 
 def _shapes(requests: Sequence[Speculating], choice: Choice, tries: bool) -> list[TreeShape | None]:
