@@ -223,7 +223,8 @@ def test_switching_between_none_and_deep_at_every_step(
 ) -> None:
     submits = requests(12, max_tokens=60)
     engine = start(pages=pages, prefix_cache=True, speculation=SHAPES[3])
-    engine._drafter = Flickering(engine._drafter)
+    speculator = engine._speculator
+    speculator._drafter = Flickering(speculator._drafter)
     outputs = drive(engine, submits, arrivals={s.id: s.id for s in submits})
     stats = engine.stats()
     assert 0 < stats.accepted_nodes_total < stats.draft_nodes_total
