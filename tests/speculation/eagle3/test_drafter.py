@@ -106,11 +106,11 @@ def spied(target: Path, folder: Path, kernel_set: str, **options: Any) -> tuple[
     engine = start_engine(
         target, drafter=folder, kernel_set=kernel_set, speculation=SHAPE, **options
     )
-    drafter = engine._drafter
+    drafter = engine._speculator._drafter
     assert isinstance(drafter, Eagle3Drafter)
     reference = Reference(open_drafter(str(folder)), open_checkpoint(str(target)))
     spy = Spy(drafter, reference, engine._model.read_features)
-    engine._drafter = spy  # type: ignore[assignment]
+    engine._speculator._drafter = spy  # type: ignore[assignment]
     return engine, spy
 
 

@@ -51,8 +51,8 @@ def kernel_set(request: pytest.FixtureRequest) -> str:
 
 def watched(target: Path, folder: Path, kernel_set: str, **options: Any) -> tuple[Engine, Both]:
     engine = start_engine(target, drafter=folder, kernel_set=kernel_set, **options)
-    assert isinstance(engine._drafter, Eagle3Drafter)
-    network = engine._drafter._network
+    assert isinstance(engine._speculator._drafter, Eagle3Drafter)
+    network = engine._speculator._drafter._network
     both = Both(network.grow, network.level_grower())
     network.grow = both
     return engine, both
