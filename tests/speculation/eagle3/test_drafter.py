@@ -165,7 +165,8 @@ def test_steps_that_did_not_draft_are_made_up_for(
     request = engine._requests[0]
     while engine.busy:
         engine.step()
-        request.shape = SHAPE if request.length % 23 == 0 else None
+        deep = request.length % 23 == 0
+        request.speculation = Speculation("fixed", SHAPE) if deep else Speculation("off")
     assert 2 <= len(spy.starts) < 10
     assert max(spy.errors) < tolerance(kernel_set)
 
@@ -190,10 +191,10 @@ def test_rings_that_changed_hands(tiny_llama: Path, tiny_drafter: Path, kernel_s
     for id in range(4):
         params = SamplingParams(12, temperature=0)
         engine.submit(Submit(id, tokens(40, id), params))
-        engine._requests[id].shape = None
+    drafting = Speculation("fixed", SHAPE)
     for step in range(24):
         for id, request in engine._requests.items():
-            request.shape = SHAPE if id // 2 == step // 4 % 2 else None
+            request.speculation = drafting if id // 2 == step // 4 % 2 else Speculation("off")
         if engine.busy:
             engine.step()
     assert max(spy.errors) < tolerance(kernel_set)
