@@ -77,5 +77,6 @@ class Contest:
 
 
 def steady(requests: int, **fields: Any) -> Workload:
-    """So many requests in flight all the time."""
-    return Workload(load=((0.0, requests),), output=(256, 256), **fields)
+    """So many requests in flight all the time, with short prompts: how many of those happen to
+    fall into a run is chance."""
+    return Workload(load=((0.0, requests),), prompt=(16, 48), output=(256, 256), **fields)

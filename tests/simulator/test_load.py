@@ -1,28 +1,15 @@
-"""The adaptive policy under load that is steady, that steps, and that bursts."""
-
-import pytest
+"""The adaptive policy under load that steps, and that bursts."""
 
 from slipstream.simulator.run import simulate
 from slipstream.simulator.workload import Prompt, Workload
 from tests.simulator.machines import ADAPTIVE, SERVER, STATIC, Contest, steady
 
 
-@pytest.mark.parametrize("requests", [1, 2, 5, 10, 16])
-def test_few_requests(requests: int) -> None:
-    contest = Contest(SERVER, steady(requests), 24.0)
-    assert contest.to_best(6.0) >= 0.97, contest.rates(6.0)
-
-
-@pytest.mark.parametrize("requests", [30, 70, 100, 250])
-def test_many_requests(requests: int) -> None:
-    contest = Contest(SERVER, steady(requests), 24.0)
-    assert contest.to_best(6.0) >= 0.97, contest.rates(6.0)
-    assert contest.to_off(6.0) >= 0.99, contest.rates(6.0)
-
-
 def test_load_that_steps_between_one_and_sixty() -> None:
     load = tuple((10.0 * i, 60 if i % 2 else 1) for i in range(4))
-    contest = Contest(SERVER, Workload(load=load, cancels=True, output=(64, 256)), 40.0)
+    contest = Contest(
+        SERVER, Workload(load=load, cancels=True, prompt=(16, 48), output=(64, 256)), 40.0
+    )
     assert contest.to_best() >= 1.0, contest.rates()
     adaptive = contest.traces["adaptive"]
     assert adaptive.mean(adaptive.kept, 22.0, 30.0) > 1.0  # it came back
@@ -30,7 +17,9 @@ def test_load_that_steps_between_one_and_sixty() -> None:
 
 def test_load_that_crosses_the_break_even_point_again_and_again() -> None:
     load = tuple((2.0 * i, 40 if i % 2 else 12) for i in range(12))
-    contest = Contest(SERVER, Workload(load=load, cancels=True, output=(64, 256)), 24.0)
+    contest = Contest(
+        SERVER, Workload(load=load, cancels=True, prompt=(16, 48), output=(64, 256)), 24.0
+    )
     assert contest.to_best(4.0) >= 0.97, contest.rates(4.0)
 
 

@@ -1,0 +1,79 @@
+"""The cost model: target and drafter learned from passes of mixed kinds."""
+
+import msgspec
+import numpy as np
+import pytest
+
+from slipstream.speculation.policy.cost_model import CostModel, CostTables, DraftWork, Machine
+
+MACHINE = Machine(drafter_bytes=8e6, drafter_operations=3e7, context_bytes=5e3)
+
+
+def test_a_first_guess_comes_from_bytes_and_operations() -> None:
+    machine = Machine(
+        target_bytes=1e8,
+        target_operations=2e8,
+        bytes_per_second=1e10,
+        operations_per_second=1e12,
+        seconds_per_pass=1e-3,
+    )
+    assert CostModel(machine).step(10, 0.0) == pytest.approx(1e-3 + 1e-2 + 2e-3)
+
+
+def test_kinds_of_drafts_noted_together_do_not_overshoot() -> None:
+    """They share levels and the drift: each kind learns after what the others have taught."""
+    costs = CostModel(MACHINE)
+    level = 1.5 * costs.drafter.at(4)
+    for _ in range(40):
+        for first in range(2, 12):
+            work = DraftWork(first, (first,))
+            costs.note_draft(work, 2 * level)
+        costs.settle()
+        assert costs.draft(DraftWork(6, (6,))) < 2.5 * level
+    assert costs.draft(DraftWork(6, (6,))) == pytest.approx(2 * level, rel=0.05)
+
+
+def test_catching_up_is_told_apart_from_levels() -> None:
+    costs = CostModel(MACHINE)
+    level, entry = 5e-4, 8e-6
+    random = np.random.default_rng(0)
+    for _ in range(200):
+        for _ in range(4):
+            entered = int(random.integers(0, 2) * random.integers(50, 512))
+            costs.note_draft(DraftWork(4, (4,), entered), 2 * level + entry * entered)
+        costs.settle()
+    assert costs.draft(DraftWork(4, (4,))) == pytest.approx(2 * level, rel=0.15)
+    assert costs.entry == pytest.approx(entry, rel=0.2)
+
+
+def test_attention_is_learned() -> None:
+    costs = CostModel(MACHINE)
+    attention = 4 * costs.attention
+    for step in range(400):
+        tokens = 20_000.0 if step % 2 else 1000.0
+        costs.note_step(8, tokens, 0.01 + attention * tokens)
+        costs.settle()
+    assert costs.step(8, 20_000.0) == pytest.approx(0.01 + attention * 20_000, rel=0.1)
+    assert costs.step(8, 1000.0) == pytest.approx(0.01 + attention * 1000, rel=0.1)
+
+
+def test_one_accident_changes_little() -> None:
+    costs = CostModel(MACHINE)
+    usual = costs.step(4, 0.0)
+    for _ in range(20):
+        for _ in range(10):
+            costs.note_step(4, 0.0, usual)
+        costs.note_step(4, 0.0, 100 * usual)
+        costs.settle()
+    assert costs.step(4, 0.0) == pytest.approx(usual, rel=0.02)
+
+
+def test_tables_survive_the_disk() -> None:
+    costs, other = CostModel(MACHINE), CostModel(Machine())
+    costs.note_step(4, 0.0, 0.02)
+    costs.settle()
+    tables = msgspec.json.decode(msgspec.json.encode(costs.tables()), type=CostTables)
+    other.restore(tables)
+    assert other.step(4, 100.0) == pytest.approx(costs.step(4, 100.0) / costs.target.drift)
+    with pytest.raises(ValueError, match="not costs"):
+        other.restore(msgspec.structs.replace(tables, attention=-1.0))
