@@ -24,13 +24,13 @@ from slipstream.speculation.policy.weighing import WeighedDraft
 from slipstream.speculation.tree import TreeShape
 
 CHOSEN_FOR = 0.25  # seconds that a choice holds while the same requests run
-PROBE_SHARE = 0.01  # of the time, that finding out whether speculation would pay may take
+PROBE_SHARE = 0.004  # of the time, that finding out whether speculation would pay may take
 LONGEST_UNPROBED = 1.0  # seconds
 PROBE_RATE = 0.1  # by which a probe changes what is expected
-PROBE = TreeShape(num_steps=2, topk=1, num_draft_tokens=3)
+PROBE = TreeShape(num_steps=1, topk=1, num_draft_tokens=2)
 TRY_EVERY = 32  # steps, after which more is drafted, to see what that is worth, and what it costs
 REPAID_WITHIN = 64.0  # tokens, in which catching up must pay
-MOST_CAUGHT_UP = 512  # positions of one step, beyond what one request lacks
+LEAST_CAUGHT_UP = 512  # positions that one step may catch up with, beyond one request's
 CAUGHT_UP = 8  # positions that count as none to catch up with
 MOST_NODES = 24  # of one tree
 MOST_UNSETTLED = 64  # steps that wait for being learned from
@@ -66,6 +66,7 @@ class _Plan:
 
     choice: Choice
     ids: list[int]
+    other_rows: int
     until: float
 
 
@@ -195,10 +196,15 @@ class AdaptivePolicy:
         """What was chosen last, while that holds, or what is best now."""
         ids = [request.id for request in requests]
         plan = self._plan
-        if plan is None or self._busy >= plan.until or plan.ids != ids:
+        if (
+            plan is None
+            or self._busy >= plan.until
+            or plan.ids != ids
+            or plan.other_rows != other_rows
+        ):
             self._settle()
             choice = self._choose(self._demand(requests, other_rows))
-            self._plan = plan = _Plan(choice, ids, self._busy + CHOSEN_FOR)
+            self._plan = plan = _Plan(choice, ids, other_rows, self._busy + CHOSEN_FOR)
         return plan.choice
 
     def _record(self, request_id: int) -> Record:
@@ -221,8 +227,10 @@ class AdaptivePolicy:
         facts = np.array([(r.context, r.remaining, r.sampled, r.lag) for r in requests])
         behind = np.maximum(facts[:, 3] - CAUGHT_UP, 0)
         within = np.minimum(facts[:, 1], REPAID_WITHIN)
-        # In one step only so many positions are caught up with; whoever is next in a later one.
-        late = (np.cumsum(behind) - behind > MOST_CAUGHT_UP) & (behind > 0)
+        # A step spends half its time again on catching up at most; the others come in later ones.
+        step = self.costs.step(len(requests), float(facts[:, 0].sum()))
+        most = max(LEAST_CAUGHT_UP, 0.5 * step / self.costs.entry) if self.costs.entry else np.inf
+        late = (np.cumsum(behind) - behind > most) & (behind > 0)
         outlook = self.outlook.of(self._step.records, facts[:, 2] > 0)
         outlook[late] = 0.0
         # What is beyond the last token that a request may emit is of no use.
@@ -251,15 +259,13 @@ class AdaptivePolicy:
     def _probe(self, step: _Step) -> int | None:
         """Have one request draft to find out what its drafts are worth, if it is time for that."""
         waited = self._busy - self._probed_at
-        if waited < LONGEST_UNPROBED and self.costs.draft(DraftWork(1, (1,))) > (
-            PROBE_SHARE * waited
-        ):
+        if waited < LONGEST_UNPROBED and self.costs.draft(DraftWork(1)) > (PROBE_SHARE * waited):
             return None
         requests = step.requests
         idle = [p for p, shape in enumerate(step.shapes) if shape is None]
-        place = min(idle, key=lambda p: (step.records[p].drafted_at, requests[p].lag))
+        place = min(idle, key=lambda p: (requests[p].lag, step.records[p].drafted_at))
         behind = max(requests[place].lag - CAUGHT_UP, 0)
-        cost = self.costs.draft(DraftWork(1, (1,), behind))
+        cost = self.costs.draft(DraftWork(1, (), behind))
         step.shapes[place] = _within(PROBE, requests[place])
         if step.shapes[place] is None or (
             waited < LONGEST_UNPROBED and cost > PROBE_SHARE * waited

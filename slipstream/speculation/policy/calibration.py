@@ -25,20 +25,32 @@ class Calibration:
 
     def __init__(self) -> None:
         places = len(Source) * 2 * DEPTHS * _BINS
-        self._promised = [PRIOR] * places
-        self._accepted = [PRIOR] * places
+        self._promised = [0.0] * places
+        self._accepted = [0.0] * places
+        # The same over all bins: what a bin is credited with, until more is known of it.
+        self._all_promised = [PRIOR] * (places // _BINS)
+        self._all_accepted = [PRIOR] * (places // _BINS)
 
     def probability(self, score: float, depth: int, kind: Kind) -> float:
         """Of acceptance of a whole path, given the natural logarithm of what the drafter says;
         ``depth`` counts from 1."""
         place = _place(score, depth, kind)
-        return min(exp(score) * self._accepted[place] / self._promised[place], 1.0)
+        row = place // _BINS
+        credit = PRIOR * self._all_accepted[row] / self._all_promised[row]
+        ratio = (self._accepted[place] + credit) / (self._promised[place] + PRIOR)
+        return min(exp(score) * ratio, 1.0)
 
     def learn(self, score: float, depth: int, kind: Kind, accepted: bool) -> None:
         """This path was ``accepted`` or not."""
         place = _place(score, depth, kind)
         self._promised[place] += exp(score)
         self._accepted[place] += accepted
+        row = place // _BINS
+        self._all_promised[row] += exp(score)
+        self._all_accepted[row] += accepted
+        if self._all_promised[row] > MEMORY:
+            self._all_accepted[row] *= MEMORY / self._all_promised[row]
+            self._all_promised[row] = MEMORY
         if self._promised[place] > MEMORY:
             self._accepted[place] *= MEMORY / self._promised[place]
             self._promised[place] = MEMORY

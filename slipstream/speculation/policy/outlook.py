@@ -49,12 +49,15 @@ class Outlook:
             [[0.55**level * rank for rank in ranks] for level in range(1, LEVELS + 1)]
             for _ in range(2)
         ]
+        self._drafts = [[4.0] * LEVELS for _ in range(2)]
 
     def of(self, records: Sequence[Record], sampled: NDArray[np.bool_]) -> Float64:
         """Expected probabilities of these requests' nodes, ``[R, LEVELS, WIDTH]``."""
         promises = np.array([record.promise for record in records])
         expected = np.array(self._expected)[sampled.astype(np.intp)] * promises[:, None, None]
-        likely: Float64 = np.minimum(expected, 1.0)
+        # A path is no likelier than its beginning, also where deep ones were not drafted lately.
+        most = np.minimum.accumulate(np.minimum(expected[:, :, :1], 1.0), axis=1)
+        likely: Float64 = np.minimum(expected, most)
         return likely
 
     def learn(
@@ -76,10 +79,13 @@ class Outlook:
         for level in range(levels):
             row = expected[level]
             nodes = found[level] if level < len(found) else ()
+            drafts = self._drafts[sampled]
+            drafts[level] += 1.0
+            pace = max(rate, 1.0 / drafts[level])
             for rank in range(width):
                 probability = nodes[rank] if rank < len(nodes) else 0.0
                 value += probability
                 usual += row[rank]
-                row[rank] += rate * (probability - row[rank])
+                row[rank] += pace * (probability - row[rank])
         promise = min((value + 0.01) / (usual + 0.01), MOST_PROMISE)
         record.promise += REQUEST_RATE * (promise - record.promise)

@@ -29,7 +29,8 @@ class RowCosts:
         """``prior`` gives the seconds expected of so many rows before anything was measured."""
         self._rows = np.log2(np.array(KNOTS, dtype=np.float64))
         self._logs = np.log([prior(rows) for rows in KNOTS])
-        self._evidence = np.zeros(len(KNOTS))
+        self._evidence = np.zeros(len(KNOTS))  # passes of about so many rows
+        self._nearness = np.exp(-4.0 * np.square((self._rows[:, None] - self._rows) / REACH))
         self._drift = 0.0
         self._dense: Float64 = np.zeros(0)
 
@@ -59,14 +60,18 @@ class RowCosts:
 
     def learn(self, rows: float, surprise: float, passes: int = 1) -> None:
         """So many passes took ``exp(surprise)`` times what was expected, in the middle."""
-        distance = (self._rows - np.log2(max(rows, 1.0))) / REACH
-        nearness = np.exp(-4.0 * distance * distance)
-        known = float(nearness @ self._evidence / nearness.sum())
+        own = _shares(rows)
+        known = float(own @ self._evidence)
         followed = 1.0 - (1.0 - DRIFT_RATE * known / (known + 10.0)) ** passes
         self._drift += followed * surprise
-        self._evidence += passes * nearness
-        gains = passes * nearness / (self._evidence + 1e-9)
-        self._logs += (1.0 - followed) * np.where(self._evidence > 1e-6, gains, 0.0) * surprise
+        distance = (self._rows - np.log2(max(rows, 1.0))) / REACH
+        near = np.exp(-4.0 * distance * distance)
+        self._evidence += passes * own
+        # Passes nearby tell little of a place that was measured itself: an edge may be between.
+        seen = self._nearness @ self._evidence
+        nearby = np.where(seen > 1e-6, passes * near / (seen + 1e-9), 0.0) / (1.0 + self._evidence)
+        gains = np.maximum(own * passes / (known + passes), nearby)
+        self._logs += (1.0 - followed) * gains * surprise
         np.minimum(self._evidence, MOST_EVIDENCE, out=self._evidence)
         self._dense = self._dense[:0]
 
@@ -85,3 +90,10 @@ class RowCosts:
             raise ValueError("not a table of costs over rows")
         self._logs, self._evidence = np.log(seconds), np.minimum(evidence, MOST_EVIDENCE)
         self._dense = self._dense[:0]
+
+
+def _shares(rows: float) -> Float64:
+    """How far a pass of so many rows belongs to each place, ``[len(KNOTS)]``: to the two beside."""
+    places = np.arange(len(KNOTS))
+    shares: Float64 = 1.0 - np.abs(places - float(np.interp(rows, KNOTS, places)))
+    return np.maximum(shares, 0.0, out=shares)
