@@ -1,4 +1,4 @@
-"""What a fixed amount of speculation gains or costs at each load, and that it changes no token.
+"""What speculation, fixed and adaptive, gains or costs at each load, and that it changes no token.
 
     python benchmarks/fixed_speculation.py --requests 1 2 5 10 30 --plot docs/fixed_speculation.svg
 
@@ -27,6 +27,7 @@ SETTINGS = {
     "off": Speculation("off"),
     "chain of 3": Speculation("fixed", TreeShape(num_steps=2, topk=1, num_draft_tokens=3)),
     "tree of 16": Speculation("fixed", TreeShape(num_steps=4, topk=4, num_draft_tokens=16)),
+    "adaptive": Speculation("adaptive"),
 }
 
 
@@ -99,7 +100,7 @@ def plot(levels: list[dict[str, Any]], path: Path) -> None:
         xlabel="requests at once",
         ylabel="speed, plain decoding = 1",
         ylim=(0, None),
-        title="Fixed speculation helps or hurts, by load",
+        title="Fixed speculation helps or hurts, by load; adaptive follows it",
     )
     axes.set_xticks(loads, [str(load) for load in loads])
     axes.minorticks_off()
