@@ -7,7 +7,7 @@ whole path is accepted, and a second costs the goodput that the engine has witho
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import exp
+from math import exp, inf
 
 import msgspec
 import numpy as np
@@ -138,14 +138,17 @@ class AdaptivePolicy:
             return []
         self._steps += 1
         step.records = [self._record(request.id) for request in requests]
-        step.looked_up = [draft is not None for draft in found] or [False] * len(requests)
+        found = found or [None] * len(requests)
+        step.looked_up = [draft is not None for draft in found]
         choice = self._choice(requests, other_rows)
         step.tries = self._steps % TRY_EVERY == 0
         step.shapes = _shapes(requests, choice, step.tries)
         if choice.levels and not step.tries:
             self._leave_to_lookup(step, choice, found)
-        if None in step.shapes and not any(step.looked_up):
-            step.probed = self._probe(step)
+        chosen = choice.chosen.tolist()
+        idle = [p for p, draft in enumerate(found) if not (chosen[p] or (draft and draft.tokens))]
+        if idle:
+            step.probed = self._probe(step, idle)
         return step.shapes
 
     def prune(self, drafts: Sequence[Draft], other_rows: int) -> list[Draft]:
@@ -256,22 +259,19 @@ class AdaptivePolicy:
             choice = choose(demand, self.costs, self.price)
         return choice
 
-    def _probe(self, step: _Step) -> int | None:
-        """Have one request draft to find out what its drafts are worth, if it is time for that."""
+    def _probe(self, step: _Step, idle: Sequence[int]) -> int | None:
+        """Have one of these requests draft to find out what its drafts are worth, if it is time."""
         waited = self._busy - self._probed_at
-        if waited < LONGEST_UNPROBED and self.costs.draft(DraftWork(1)) > (PROBE_SHARE * waited):
+        affordable = PROBE_SHARE * waited if waited < LONGEST_UNPROBED else inf
+        if self.costs.draft(DraftWork(1)) > affordable:
             return None
         requests = step.requests
-        idle = [p for p, shape in enumerate(step.shapes) if shape is None]
         place = min(idle, key=lambda p: (requests[p].lag, step.records[p].drafted_at))
+        shape = _within(PROBE, requests[place])
         behind = max(requests[place].lag - CAUGHT_UP, 0)
-        cost = self.costs.draft(DraftWork(1, (), behind))
-        step.shapes[place] = _within(PROBE, requests[place])
-        if step.shapes[place] is None or (
-            waited < LONGEST_UNPROBED and cost > PROBE_SHARE * waited
-        ):
-            step.shapes[place] = None
+        if shape is None or self.costs.draft(DraftWork(1, (), behind)) > affordable:
             return None
+        step.shapes[place] = shape
         self._probed_at = self._busy
         return place
 
