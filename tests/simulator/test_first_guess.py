@@ -4,7 +4,6 @@ import pytest
 
 from tests.simulator.machines import SERVER, Contest, steady
 
-
 SLOW_TO_SEE = pytest.mark.xfail(
     strict=True, reason="0.968 at 60 requests: what drafting costs is seen some seconds late"
 )
