@@ -64,16 +64,37 @@ def prompt_tokens(tokenizer: Tokenizer, messages: Messages, room: int) -> list[i
     return tokens[-room:]
 
 
-def beginning_tokens(tokenizer: Tokenizer, messages: Messages, room: int) -> list[int]:
-    """Token ids of a chat up to the end of its last message's text, which so can go on."""
-    last = {**messages[-1], "content": messages[-1]["content"] + _OPEN_END}
-    if not tokenizer.has_chat_template:
-        return prompt_tokens(tokenizer, messages, room)
-    try:
-        text = tokenizer.render_chat([*messages[:-1], last], add_generation_prompt=False)
-    except ChatTemplateError as error:
-        raise UserError(f"this model cannot write prompts itself: {error}") from None
-    return tokenizer.encode(text.partition(_OPEN_END)[0], add_special_tokens=False)[-room:]
+@dataclass(frozen=True, slots=True)
+class OpenPrompt:
+    """Token ids of a chat around the place where its last message goes on."""
+
+    before: list[int]
+    after: list[int]
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer, messages: Messages, room: int) -> "OpenPrompt":
+        """Raises ``UserError`` if both do not fit into ``room``, or for what cannot be asked."""
+        if tokenizer.has_chat_template:
+            last = {**messages[-1], "content": messages[-1]["content"] + _OPEN_END}
+            try:
+                text = tokenizer.render_chat([*messages[:-1], last])
+            except ChatTemplateError as error:
+                raise UserError(f"this model cannot write prompts itself: {error}") from None
+            before, _, after = text.partition(_OPEN_END)
+            prompt = cls(
+                tokenizer.encode(before, add_special_tokens=False),
+                tokenizer.encode(after, add_special_tokens=False),
+            )
+        else:
+            # Without any word to begin with there is at least what begins every text.
+            text = "\n\n".join(message["content"] for message in messages)
+            prompt = cls(tokenizer.encode(text) or tokenizer.encode("\n"), [])
+        if len(prompt.before) + len(prompt.after) > room:
+            raise UserError(
+                "this model has no room for prompts that it writes itself and such long answers; "
+                "give --self-written 0, or allow fewer tokens"
+            )
+        return prompt
 
 
 class CorpusGenerator:
@@ -97,7 +118,7 @@ class CorpusGenerator:
         self._model = model
         self._shards: dict[int, ShardWriter] = {}
         self._prompt_lengths: dict[int, int] = {}  # of those that are answered
-        self._begun: dict[int, tuple[Messages, int]] = {}  # those that are written, their lengths
+        self._begun: dict[int, Messages] = {}  # those that are written
         self._to_answer: list[tuple[int, list[int]]] = []
         self._tokens = 0
         self._engine = Engine(
@@ -153,8 +174,7 @@ class CorpusGenerator:
         tokenized: list[list[int]] = []
         for prompt in prompts:
             if prompt.begun:
-                room = self._room - WRITTEN_TOKENS
-                tokens = beginning_tokens(self._tokenizer, prompt.messages, room)
+                tokens = self._open(prompt.messages).before
             else:
                 tokens = prompt_tokens(self._tokenizer, prompt.messages, self._room)
             added = self._answer_tokens + WRITTEN_TOKENS * prompt.begun
@@ -173,8 +193,11 @@ class CorpusGenerator:
     def _room(self) -> int:
         return self._model.max_model_len - self._answer_tokens
 
+    def _open(self, messages: Messages) -> OpenPrompt:
+        return OpenPrompt.of(self._tokenizer, messages, self._room - WRITTEN_TOKENS)
+
     def _write(self, index: int, messages: Messages, tokens: list[int]) -> None:
-        self._begun[index] = (messages, len(tokens))
+        self._begun[index] = messages
         temperature = WRITING_TEMPERATURES[index % len(WRITING_TEMPERATURES)]
         self._submit(index, tokens, temperature, WRITTEN_TOKENS)
 
@@ -194,10 +217,9 @@ class CorpusGenerator:
 
     def _finished(self, index: int, tokens: NDArray[np.int32], slots: NDArray[np.int32]) -> None:
         if index in self._begun:
-            messages, length = self._begun.pop(index)
-            text = messages[-1]["content"] + self._tokenizer.decode(tokens[length:].tolist())
-            whole = [*messages[:-1], {**messages[-1], "content": text}]
-            self._to_answer.append((index, prompt_tokens(self._tokenizer, whole, self._room)))
+            # As tokens, not as text: joined text might begin with other tokens.
+            after = self._open(self._begun.pop(index)).after
+            self._to_answer.append((index, tokens.tolist() + after))
             return
         features = self._model.read_features(slots)
         self._tokens += len(tokens)

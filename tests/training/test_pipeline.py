@@ -110,6 +110,13 @@ def test_from_nothing_to_a_model_card(
     assert "| mine |" in card and "| its own |" in card and "| all |" in card
     assert (tmp_path / "acceptance.svg").stat().st_size > 1000
 
+    # Also what the target wrote is found to be there, down to its tokens.
+    shards = {file: file.stat().st_mtime_ns for file in (tmp_path / "corpus").iterdir()}
+    with pytest.raises(SystemExit) as again:
+        run(monkeypatch, *arguments)
+    assert not again.value.code
+    assert shards == {file: file.stat().st_mtime_ns for file in (tmp_path / "corpus").iterdir()}
+
     capsys.readouterr()
     before = (tmp_path / "drafter" / "model.safetensors").stat().st_mtime_ns
     with pytest.raises(SystemExit):
@@ -157,12 +164,13 @@ def test_killed_before_the_drafter_is_written(
 
     write = pipeline.write_drafter
     monkeypatch.setattr(pipeline, "write_drafter", killed)
+    arguments = [*options(target, out, prompts), "--self-written", 5]
     with pytest.raises(SystemExit) as stopped:
-        run(monkeypatch, *options(target, out, prompts))
+        run(monkeypatch, *arguments)
     assert stopped.value.code == 130
     monkeypatch.setattr(pipeline, "write_drafter", write)
     with pytest.raises(SystemExit) as done:
-        run(monkeypatch, *options(target, out, prompts))
+        run(monkeypatch, *arguments)
     assert not done.value.code
     assert open_drafter(str(out / "drafter")).config.draft_vocab_size == 64
     command = (out / "drafter" / "README.md").read_text()
