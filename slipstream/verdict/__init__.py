@@ -1,0 +1,1 @@
+"""Does speculation pay, here, at this load, and what should be set?"""
