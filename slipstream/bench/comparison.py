@@ -5,6 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
+import numpy as np
+
+RESAMPLED_FROM = 6  # values; fewer have too few different resamples
+_RESAMPLES = 10_000
+
 
 @dataclass(frozen=True)
 class Ratio:
@@ -26,6 +31,52 @@ def paired_ratio(ours: Sequence[float], theirs: Sequence[float]) -> Ratio:
         return Ratio(math.exp(mean), None, None)
     half = student_t(0.95, len(logs) - 1) * stdev(logs) / math.sqrt(len(logs))
     return Ratio(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
+
+
+def mean_interval(values: Sequence[float], confidence: float) -> tuple[float, float]:
+    """Where the mean of what these values were drawn from lies, with this probability.
+
+    Student's interval below ``RESAMPLED_FROM`` values, and from there on the bootstrap's: the
+    studentized one (Efron and Tibshirani, "An Introduction to the Bootstrap", 12.5), since plain
+    percentiles of so few values cover the truth far too rarely (86% instead of 95% for six).
+    Raises ``ValueError`` for fewer than two values.
+    """
+    count = len(values)
+    if count < 2:
+        raise ValueError(f"an interval needs at least two values; there are {count}")
+    mean, error = fmean(values), stdev(values) / math.sqrt(count)
+    if error == 0:
+        return mean, mean
+    if count < RESAMPLED_FROM:
+        half = student_t(confidence, count - 1) * error
+        return mean - half, mean + half
+    drawn = np.asarray(values)[
+        np.random.default_rng(0).integers(0, count, size=(_RESAMPLES, count))
+    ]
+    errors = drawn.std(axis=1, ddof=1) / math.sqrt(count)
+    deviations = (drawn.mean(axis=1) - mean)[errors > 0] / errors[errors > 0]
+    outside = (1 - confidence) / 2
+    low, high = np.quantile(deviations, [1 - outside, outside])
+    return mean - float(low) * error, mean - float(high) * error
+
+
+def unpaired_difference(
+    ours: Sequence[float], theirs: Sequence[float], confidence: float
+) -> tuple[float, float] | None:
+    """Where the difference of two means lies (Welch's interval); None below two values each.
+
+    For values of two runs that were not measured in pairs, so that drift is in the interval only
+    as far as it happened within each run.
+    """
+    if min(len(ours), len(theirs)) < 2:
+        return None
+    a, b = stdev(ours) ** 2 / len(ours), stdev(theirs) ** 2 / len(theirs)
+    difference = fmean(ours) - fmean(theirs)
+    if a + b == 0:
+        return difference, difference
+    degrees = (a + b) ** 2 / (a**2 / (len(ours) - 1) + b**2 / (len(theirs) - 1))
+    half = student_t(confidence, max(1, int(degrees))) * math.sqrt(a + b)
+    return difference - half, difference + half
 
 
 def student_t(confidence: float, degrees: int) -> float:

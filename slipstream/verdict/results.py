@@ -106,6 +106,7 @@ class Settings(msgspec.Struct, frozen=True):
     confidence: float = 0.95
     side_by_side: bool = False
     repeated_prompts: bool = False
+    stop_early: bool = True  # a load may end before its last round; its intervals pay for the look
 
 
 class Results(msgspec.Struct):
