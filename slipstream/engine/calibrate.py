@@ -91,11 +91,13 @@ class Calibration:
         """Measure everything: some seconds, up to a minute."""
         target, attention = self.measure_steps()
         times, entry = self.measure_drafts()
+        drafter, call = fit_passes(times, self._prior.drafter, self._prior.call)
         return CostTables(
             target=_table(target, self._prior.target),
-            drafter=fit_passes(times, self._prior.drafter),
+            drafter=drafter,
             attention=attention,
             entry=entry,
+            call=call,
         )
 
     def measure_steps(self) -> tuple[dict[int, float], float]:
@@ -212,27 +214,28 @@ def _table(measured: dict[int, float], prior: RowCosts) -> Table:
     return sorted([(rows, took, EVIDENCE) for rows, took in measured.items()] + beyond)
 
 
-def fit_passes(times: Times, prior: RowCosts) -> Table:
-    """Seconds of one pass of the drafter by its rows, such that the passes of each draft add up.
+def fit_passes(times: Times, prior: RowCosts, call: float) -> tuple[Table, float]:
+    """Seconds of one pass of the drafter by its rows, and of a draft beside them, which is
+    ``call`` where nothing was measured, such that each draft adds up.
 
     Found at each doubling of rows by the updates of Lee and Seung, "Learning the Parts of Objects
     by Non-negative Matrix Factorization" (1999), which keep seconds positive.
     """
     doublings = np.arange(0.0, np.log2(KNOTS[-1]) + 1)
-    # How many passes of 1, 2, 4, ... rows a draft has, in units of its own time.
-    passes = np.zeros((len(times), len(doublings)))
+    # How many passes of 1, 2, 4, ... rows a draft has, and itself, in units of its own time.
+    passes = np.zeros((len(times), len(doublings) + 1))
     for index, (work, seconds) in enumerate(times):
         places = np.log2([work.first, *work.deeper])
         near = np.maximum(0.0, 1.0 - abs(doublings - places[:, None]))
-        passes[index] = near.sum(axis=0) / seconds
-    met = passes.any(axis=0)
-    if not met.any():
-        return [(rows, prior.at(rows), 0.0) for rows in KNOTS]
-    passes, known = passes[:, met], doublings[met]
-    found = np.array([prior.at(int(rows)) for rows in 2**known])
+        passes[index] = np.append(near.sum(axis=0), 1.0) / seconds
+    if not times:
+        return [(rows, prior.at(rows), 0.0) for rows in KNOTS], call
+    met = np.any(passes > 0, axis=0)
+    passes, known = passes[:, met], doublings[met[:-1]]
+    found = np.array([*(prior.at(int(rows)) for rows in 2**known), call])
     for _ in range(FITTING_TURNS):
         found *= passes.T @ (1.0 / (passes @ found)) / passes.sum(axis=0)
-    return [_fitted(rows, known, found, prior) for rows in KNOTS]
+    return [_fitted(rows, known, found[:-1], prior) for rows in KNOTS], float(found[-1])
 
 
 def _fitted(rows: int, known: Float64, found: Float64, prior: RowCosts) -> tuple[int, float, float]:

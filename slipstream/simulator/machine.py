@@ -110,6 +110,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             bytes_per_second=self.memory_rate / factor,
             operations_per_second=self.compute_rate / factor,
             seconds_per_pass=self.step_seconds * factor,
+            seconds_per_draft=(self.draft_seconds + 1e-4) * factor,
         )
 
 

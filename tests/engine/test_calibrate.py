@@ -44,7 +44,7 @@ def test_measured_drawn_written_and_kept(
         assert all((evidence > 0) == (rows <= most) for rows, _, evidence in table)
     times = [seconds for _, seconds, _ in tables.target]
     assert times == sorted(times)
-    assert tables.attention > 0 and tables.entry > 0
+    assert tables.attention > 0 and tables.entry > 0 and tables.call > 0
     assert "<svg" in plot.read_text()
     output = capsys.readouterr().out
     assert "step ms" in output and "512" in output and "1024" not in output
@@ -84,16 +84,20 @@ def test_passes_add_up_to_drafts() -> None:
     def true(rows: int) -> float:
         return 0.003 + 0.0004 * rows
 
+    beside = 0.005
+
     works = [
         DraftWork(requests, (requests * width,) * deeper)
         for requests in (1, 4, 16, 64)
         for width, deeper in ((1, 0), (1, 3), (4, 3))
     ]
-    times = [(work, true(work.first) + sum(map(true, work.deeper))) for work in works]
+    times = [(work, beside + true(work.first) + sum(map(true, work.deeper))) for work in works]
     costs = CostModel(Machine())
-    fitted = fit_passes(times, prior)
+    fitted, call = fit_passes(times, prior, costs.call)
+    assert call == pytest.approx(beside, rel=0.3)
     assert all(math.isfinite(seconds) and seconds > 0 for _, seconds, _ in fitted)
     costs.drafter.restore(fitted)
+    costs.call = call
     for work, seconds in times:
         assert costs.draft(work) == pytest.approx(seconds, rel=0.15)
 

@@ -10,6 +10,8 @@ from slipstream.speculation.policy.row_costs import Float64, RowCosts
 
 ATTENTION_RATE = 0.1  # of what attention costs, per step
 LEAST_SHARE = 0.02  # of a pass, below which it teaches nothing about attention or entering
+CALL_RATE = 0.1  # of what a draft costs beside its passes, per kind of draft
+LEAST_CALL = 1e-6  # seconds
 LARGEST_SURPRISE = 1.0  # of one pass, as a natural logarithm; more is an accident
 
 
@@ -25,6 +27,7 @@ class Machine:
     bytes_per_second: float = 12e9
     operations_per_second: float = 2e11
     seconds_per_pass: float = 3e-4  # whatever is computed
+    seconds_per_draft: float = 3e-4  # whatever its passes are
 
     def target(self, rows: float) -> float:
         """Seconds of a step without attention."""
@@ -56,6 +59,7 @@ class CostTables(msgspec.Struct, frozen=True):
     drafter: list[tuple[int, float, float]]
     attention: float
     entry: float
+    call: float
 
 
 class CostModel:
@@ -70,6 +74,8 @@ class CostModel:
         # Seconds for a row and a token of its context, and for a position entered into a ring.
         self.attention = machine.context_bytes / machine.bytes_per_second
         self.entry = machine.drafter_operations / machine.operations_per_second
+        # Seconds of drafting beside its passes: with one level as with many.
+        self.call = machine.seconds_per_draft
         # Attention and seconds of steps of so many rows and such a share of attention; seconds.
         self._steps: defaultdict[tuple[int, float], list[tuple[float, float]]] = defaultdict(list)
         self._drafts: defaultdict[DraftWork, list[float]] = defaultdict(list)
@@ -81,7 +87,7 @@ class CostModel:
     def draft(self, work: DraftWork) -> float:
         """Seconds of drafting."""
         passes = self.drafter.at(work.first) + sum(map(self.drafter.at, work.deeper))
-        return passes + self.entry * work.entered
+        return self.call + passes + self.entry * work.entered
 
     def note_step(self, rows: int, attention: float, seconds: float) -> None:
         """A step took so long."""
@@ -102,12 +108,16 @@ class CostModel:
                 self.attention *= exp(surprise * share * ATTENTION_RATE)
             self.target.learn(rows, surprise, len(steps))
         for work, seconds in self._drafts.items():
+            levels = (work.first, *work.deeper)
             expected = self.draft(work)
             surprise = _surprise([took / expected for took in seconds])
             share = self.entry * work.entered / expected
             if share > LEAST_SHARE:
                 self.entry *= exp(surprise * share)
-            levels = (work.first, *work.deeper)
+            # Added, not in proportion: what is thought to be small would hardly ever grow.
+            shortest = self.call + self.drafter.at(work.first)
+            more = CALL_RATE * surprise * shortest * shortest / expected
+            self.call = max(self.call + more, LEAST_CALL)
             parts = {rows: levels.count(rows) * self.drafter.at(rows) for rows in levels}
             for rows, part in parts.items():
                 self.drafter.learn(rows, part / expected * surprise, len(seconds))
@@ -121,15 +131,15 @@ class CostModel:
     def tables(self) -> CostTables:
         """What `restore` takes back."""
         tables = (self.target.table(), self.drafter.table())
-        return CostTables(*tables, self.attention, self.entry)
+        return CostTables(*tables, self.attention, self.entry, self.call)
 
     def restore(self, tables: CostTables) -> None:
         """Go on from there. Raises ``ValueError`` if these are no such tables."""
-        if not (0 <= tables.attention < 1 and 0 <= tables.entry < 10):
+        if not (0 <= tables.attention < 1 and 0 <= tables.entry < 10 and 0 < tables.call < 10):
             raise ValueError("not costs in seconds")
         self.target.restore(tables.target)
         self.drafter.restore(tables.drafter)
-        self.attention, self.entry = tables.attention, tables.entry
+        self.attention, self.entry, self.call = tables.attention, tables.entry, tables.call
 
 
 def _surprise(ratios: list[float]) -> float:

@@ -46,6 +46,18 @@ def test_catching_up_is_told_apart_from_levels() -> None:
     assert costs.entry == pytest.approx(entry, rel=0.2)
 
 
+def test_what_a_draft_takes_beside_its_passes_is_told_apart_from_them() -> None:
+    costs = CostModel(MACHINE)
+    call, level = 8e-3, 1e-3
+    for step in range(600):
+        deeper = (4,) * (step % 4)
+        costs.note_draft(DraftWork(4, deeper), call + level * (1 + len(deeper)))
+        costs.settle()
+    assert costs.call == pytest.approx(call, rel=0.2)
+    assert costs.draft(DraftWork(4)) == pytest.approx(call + level, rel=0.05)
+    assert costs.draft(DraftWork(4, (4, 4, 4))) == pytest.approx(call + 4 * level, rel=0.05)
+
+
 def test_attention_is_learned() -> None:
     costs = CostModel(MACHINE)
     attention = 4 * costs.attention

@@ -46,7 +46,7 @@ def slower(tables: CostTables, factor: float) -> CostTables:
     def scale(table: list[tuple[int, float, float]]) -> list[tuple[int, float, float]]:
         return [(rows, factor * seconds, 7.0) for rows, seconds, _ in table]
 
-    return CostTables(scale(tables.target), scale(tables.drafter), 1e-7, 1e-5)
+    return CostTables(scale(tables.target), scale(tables.drafter), 1e-7, 1e-5, 1e-3)
 
 
 def learned(factor: float = 2.0) -> CostModel:
@@ -144,9 +144,10 @@ def broken_files() -> list[bytes]:
     tables = CostModel(Machine()).tables()
     other = msgspec.structs.replace(KEY, threads=9)
     bad = [
-        CostTables(tables.target[:-1], tables.drafter, tables.attention, tables.entry),
-        CostTables(tables.target, [(1, -1.0, 0.0)], tables.attention, tables.entry),
-        CostTables(tables.target, tables.drafter, -1.0, tables.entry),
+        CostTables(tables.target[:-1], tables.drafter, tables.attention, tables.entry, tables.call),
+        CostTables(tables.target, [(1, -1.0, 0.0)], tables.attention, tables.entry, tables.call),
+        CostTables(tables.target, tables.drafter, -1.0, tables.entry, tables.call),
+        CostTables(tables.target, tables.drafter, tables.attention, tables.entry, 0.0),
     ]
     documents = [{"key": KEY, "tables": each} for each in bad] + [{"key": other, "tables": tables}]
     whole = [msgspec.json.encode(document) for document in documents]
