@@ -144,7 +144,7 @@ class Speculator:
         self._other_rows = other_nodes + sum([work.count for work in works]) - len(requests)
         self._look_up(works, requests)
         found = [self._found.get(index) for index in self._adaptive]
-        shapes = self._policy.plan(requests, self._other_rows, found)
+        shapes = self._policy.plan(requests, self._other_rows, found, other_nodes)
         return {
             index: shape
             for index, shape in zip(self._adaptive, shapes, strict=True)

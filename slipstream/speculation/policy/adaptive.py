@@ -75,17 +75,23 @@ class _Step:
     """What is remembered from planning a step to its end, and until it is learned from."""
 
     requests: Sequence[Speculating] = ()
+    most_nodes: int = 0  # that it has room for
     records: list[Record] = field(default_factory=list)
     tries: bool = False  # more than is known to pay
     looked_up: list[bool] = field(default_factory=list)
     shapes: list[TreeShape | None] = field(default_factory=list)
     probed: int | None = None  # place of the request that drafts to find out, not to be verified
     weighed: dict[int, WeighedDraft] = field(default_factory=dict)  # by place
-    kept: int = 0
+    kept: dict[int, list[int]] = field(default_factory=dict)  # which nodes, by place
     expected_tokens: float = 0.0
     emitted: Sequence[Sequence[int]] = ()
     taken: Taken = NOTHING_TAKEN
     ended: float = 0.0  # busy seconds
+
+    @property
+    def nodes(self) -> int:
+        """That are verified."""
+        return sum(map(len, self.kept.values()))
 
 
 class AdaptivePolicy:
@@ -127,13 +133,14 @@ class AdaptivePolicy:
         requests: Sequence[Speculating],
         other_rows: int,
         found: Sequence[Draft | None] = (),
+        other_nodes: int = 0,
     ) -> list[TreeShape | None]:
         """How large a tree each of the requests should draft, None for nothing.
 
-        ``other_rows`` are those of prompts and of requests that do not speculate, ``found`` what
-        was looked up for each request, None if nothing was.
+        ``other_rows`` are those of all other requests, ``other_nodes`` of which are draft nodes;
+        ``found`` is what was looked up for each request, None if nothing was.
         """
-        self._step = step = _Step(requests)
+        self._step = step = _Step(requests, max(self._most_nodes - other_nodes, 0))
         if not requests:
             return []
         self._steps += 1
@@ -167,13 +174,12 @@ class AdaptivePolicy:
                 worth += [(attending - likely, place, node) for node, likely in nodes]
         # Equal nodes stay in order, so that parents come before their children.
         worth.sort()
-        kept: dict[int, list[int]] = {place: [] for place in step.weighed}
+        step.kept = {place: [] for place in step.weighed}
         for _, place, node in worth[: self._affordable(worth, other_rows)]:
-            kept[place].append(node)
+            step.kept[place].append(node)
             step.expected_tokens += step.weighed[place].probabilities[node]
-            step.kept += 1
         return [
-            step.weighed[place].keep(sorted(kept[place])) if place in kept else draft
+            step.weighed[place].keep(sorted(step.kept[place])) if place in step.kept else draft
             for place, draft in enumerate(drafts)
         ]
 
@@ -245,7 +251,7 @@ class AdaptivePolicy:
             catching_up=self.costs.entry * behind / within,
             first_rows=2,
             other_rows=other_rows,
-            most_nodes=self._most_nodes,
+            most_nodes=self._step.most_nodes,
         )
 
     def _choose(self, demand: Demand) -> Choice:
@@ -278,7 +284,7 @@ class AdaptivePolicy:
     def _affordable(self, worth: Sequence[tuple[float, int, int]], other_rows: int) -> int:
         """How many of these nodes to keep: of all prefixes the best, as costs are a staircase."""
         rows = len(self._step.requests) + other_rows
-        most = min(len(worth), self._most_nodes)
+        most = min(len(worth), self._step.most_nodes)
         seconds = self.costs.seconds_up_to(rows + most)[rows:].tolist()
         if self._step.tries and (unknown := self.costs.target.unknown(rows + 1, rows + most)):
             return unknown - rows
@@ -304,7 +310,8 @@ class AdaptivePolicy:
                 weighed = step.weighed.get(place)
                 outcomes = weighed.outcomes(step.emitted[place]) if weighed else []
                 if step.looked_up[place]:
-                    self.lookups.learn(step.records[place], weighed, outcomes)
+                    record, kept = step.records[place], step.kept.get(place, ())
+                    self.lookups.learn(record, weighed, outcomes, kept)
                 if weighed:
                     self._learn(step, place, weighed, outcomes)
         self._ended.clear()
@@ -316,7 +323,7 @@ class AdaptivePolicy:
         seconds = plain = 0.0
         for step in self._ended:
             taken, decoding = step.taken, len(step.requests)
-            if decoding and taken.rows == decoding + step.kept:  # no prompt in it
+            if decoding and taken.rows == decoding + step.nodes:  # no prompt in it
                 tokens += sum(map(len, step.emitted))
                 requests += decoding
                 seconds += taken.draft_seconds + taken.lookup_seconds + taken.seconds
@@ -350,7 +357,7 @@ class AdaptivePolicy:
 
     def _sum_up(self, step: _Step) -> None:
         taken, tokens = step.taken, sum(map(len, step.emitted))
-        if step.kept:
+        if step.nodes:
             why = "on"
         elif not step.requests:
             why = "nobody decodes"
@@ -361,7 +368,7 @@ class AdaptivePolicy:
         self._summary.add(
             why,
             drafted=sum(len(weighed.depths) for weighed in step.weighed.values()),
-            kept=step.kept,
+            kept=step.nodes,
             accepted=tokens - len(step.emitted),
             emitted=tokens,
             expected_tokens=len(step.emitted) + step.expected_tokens,

@@ -65,7 +65,7 @@ def choose(demand: Demand, costs: CostModel, price: float) -> Choice:
     alone = costs.step(requests, float(demand.context.sum()))
     plain = Choice(0, 0, chosen & False, 0, requests, alone, 0.0)
     drafting = int(chosen.sum())
-    if not drafting:
+    if not (drafting and demand.most_nodes):
         return plain
     most = min(demand.most_nodes, drafting * LEVELS * WIDTH)
     options = range(len(OPTIONS) if requests < MANY_REQUESTS else 6)

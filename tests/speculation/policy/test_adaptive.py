@@ -54,6 +54,14 @@ def test_never_more_nodes_than_a_step_can_have() -> None:
     assert sum(len(draft.tokens) for draft in kept) <= 3
 
 
+@pytest.mark.parametrize("others", [998, 1000, 2000])
+def test_nodes_that_others_have_leave_less_room(others: int) -> None:
+    adaptive = policy()
+    adaptive.plan([request(0), request(1)], others, other_nodes=others)
+    kept = adaptive.prune([chain(0.9, 0.9, 0.9), chain(0.9, 0.9, 0.9)], others)
+    assert sum(len(draft.tokens) for draft in kept) <= max(1000 - others, 0)
+
+
 def test_off_is_off() -> None:
     """Where rows are dear nothing is drafted but a rare probe, whose nodes are not verified."""
     adaptive = policy(COSTLY_ROWS)
