@@ -73,6 +73,11 @@ class Client:
         """Tokens of the present request so far; 0 without streaming."""
         return self._answer.received
 
+    @property
+    def heard(self) -> float:
+        """When the server last sent something; 0 before."""
+        return self._connection.heard
+
     def close(self) -> None:
         """Drop the connection."""
         self._connection.close()

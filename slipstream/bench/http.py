@@ -91,6 +91,11 @@ class Connection(asyncio.Protocol):
         self._streams = False  # the response in hand is a successful event stream
         self._now = 0.0
 
+    @property
+    def heard(self) -> float:
+        """When something was last read from the server; 0 before."""
+        return self._now
+
     async def exchange(self, request: bytes, receive: Receive) -> Response:
         """Send a request and wait for the end of its response.
 

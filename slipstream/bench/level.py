@@ -18,7 +18,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from slipstream.bench.client import Client, Target
-from slipstream.bench.prompt_sets import PromptDeck
+from slipstream.bench.lag import LagMeter
+from slipstream.bench.prompt_sets import Prompt, PromptDeck
 from slipstream.bench.samples import LevelRun, Role, Sample
 
 _PAUSE_AFTER_FAILURE_S = 0.25  # a server that turns requests away is not flooded with them
@@ -54,15 +55,7 @@ async def run_level(
     pause_after_failure_s: float = _PAUSE_AFTER_FAILURE_S,
 ) -> LevelRun:
     """Measure one level. Failed requests are recorded, never raised."""
-    level = _Level(target, deck, load, progress, pause_after_failure_s)
-    try:
-        async with asyncio.TaskGroup() as group:
-            for slot in level.slots:
-                group.create_task(level.keep_busy(slot))
-    finally:
-        for slot in level.slots:
-            slot.client.close()
-    return level.run
+    return await Level(target, deck.deal, load, progress, pause_after_failure_s).measure()
 
 
 @dataclass
@@ -72,20 +65,21 @@ class _Slot:
     measuring: bool = False
 
 
-class _Level:
-    """The state that the slots of one level share."""
+class Level:
+    """One level, which others may watch while it is measured."""
 
     def __init__(
         self,
         target: Target,
-        deck: PromptDeck,
+        deal: Callable[[], Prompt],
         load: Load,
-        progress: Progress | None,
-        pause_after_failure_s: float,
+        progress: Progress | None = None,
+        pause_after_failure_s: float = _PAUSE_AFTER_FAILURE_S,
     ) -> None:
-        self.slots = [_Slot(index, Client(target)) for index in range(load.concurrency)]
-        self.run = LevelRun(load.concurrency, [], 0.0, 0.0, 0.0)
-        self._deck = deck
+        self.failed_in_a_row = 0  # requests, of whatever role
+        self._slots = [_Slot(index, Client(target)) for index in range(load.concurrency)]
+        self._run = LevelRun(load.concurrency, [], 0.0, 0.0, 0.0)
+        self._deal = deal
         self._load = load
         self._progress = progress
         self._pause_s = pause_after_failure_s
@@ -94,15 +88,33 @@ class _Level:
         self._ended = 0
         self._cpu_at_start = 0.0
 
-    async def keep_busy(self, slot: _Slot) -> None:
+    @property
+    def heard(self) -> float:
+        """When the server last sent something; 0 before."""
+        return max(slot.client.heard for slot in self._slots)
+
+    async def measure(self) -> LevelRun:
+        """The whole level, once. Failed requests are recorded, never raised."""
+        try:
+            with LagMeter() as self._lag:
+                async with asyncio.TaskGroup() as group:
+                    for slot in self._slots:
+                        group.create_task(self._keep_busy(slot))
+        finally:
+            for slot in self._slots:
+                slot.client.close()
+        return self._run
+
+    async def _keep_busy(self, slot: _Slot) -> None:
         """Send requests from one slot until the level is over."""
         load = self._load
         length = warmup_length(slot.index, load.concurrency, load.max_tokens)
         first = await self._send(slot, "warmup", length)
         self._warm += 1
         if self._warm == load.concurrency:
-            self.run.window_start = first.end
+            self._run.window_start = first.end
             self._cpu_at_start = time.process_time()
+            self._lag.reset()
         await self._pause_after(first)
         while role := self._next_role():
             length = self._longest_remainder() if role == "filler" else load.max_tokens
@@ -116,20 +128,22 @@ class _Level:
         return "filler" if self._ended < self._load.requests else None
 
     def _longest_remainder(self) -> int:
-        received = [slot.client.received for slot in self.slots if slot.measuring]
+        received = [slot.client.received for slot in self._slots if slot.measuring]
         return max(1, self._load.max_tokens - min(received, default=0))
 
     async def _send(self, slot: _Slot, role: Role, max_tokens: int) -> Sample:
         slot.measuring = role == "measured"
         self._sent += slot.measuring
-        sample = await slot.client.complete(self._deck.deal(), max_tokens, role)
-        self.run.samples.append(sample)
+        sample = await slot.client.complete(self._deal(), max_tokens, role)
+        self._run.samples.append(sample)
+        self.failed_in_a_row = self.failed_in_a_row + 1 if sample.error is not None else 0
         if slot.measuring:
             slot.measuring = False
             self._ended += 1
             if self._ended == self._load.requests:
-                self.run.window_end = sample.end
-                self.run.client_cpu_s = time.process_time() - self._cpu_at_start
+                self._run.window_end = sample.end
+                self._run.client_cpu_s = time.process_time() - self._cpu_at_start
+                self._run.event_loop_lag_s = self._lag.worst_s
             if self._progress:
                 self._progress(self._ended, self._load.requests)
         return sample

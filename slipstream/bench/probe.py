@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 from dataclasses import replace
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -76,6 +77,26 @@ async def served_model(endpoint: Endpoint, timeout_s: float) -> str:
         names = ", ".join(models[:10]) or "none"
         raise UserError(f"{where} serves {len(models)} models: choose with --model ({names})")
     return models[0]
+
+
+async def check_url(url: str) -> None:
+    """Raises ``UserError`` unless a plain GET of this address is answered with status 200."""
+    parts = urlsplit(url)
+    endpoint = replace(Endpoint.of(f"{parts.scheme}://{parts.netloc}"), base="")
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    connection = Connection(endpoint)
+    try:
+        async with asyncio.timeout(_TIMEOUT_S):
+            response = await connection.exchange(
+                endpoint.request("GET", path), lambda piece, now: None
+            )
+    except OSError as error:
+        reason = failure_text(error, _TIMEOUT_S)
+        raise UserError(f"no server answers at {url}: {reason}") from error
+    finally:
+        connection.close()
+    if response.status != 200:
+        raise UserError(f"{url} answers HTTP {response.status}")
 
 
 async def fit(target: Target) -> tuple[Target, Sample]:

@@ -1,6 +1,7 @@
 """What is asked: the prompt sets of the package, a user's own file, and dealing from them."""
 
 import random
+from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -87,3 +88,20 @@ class PromptDeck:
             self._left = self._random.sample(self._prompts, len(self._prompts))
         self.dealt += 1
         return self._left.pop()
+
+
+def numbered(deck: PromptDeck, tag: str) -> Iterator[Prompt]:
+    """Prompts that no server has seen: each starts with a number of its own.
+
+    So no prefix cache knows them, as long as no other call has the same ``tag``. A message whose
+    content is not plain text gets a message with the number before it.
+    """
+    number = 0
+    while True:
+        number += 1
+        title = f"Task {tag}-{number}:"
+        first, *others = deck.deal()
+        if isinstance(content := first.get("content"), str):
+            yield [first | {"content": f"{title}\n\n{content}"}, *others]
+        else:
+            yield [{"role": "user", "content": title}, first, *others]

@@ -53,16 +53,17 @@ class Sample:
 
 @dataclass(slots=True)
 class LevelRun:
-    """Everything that happened at one concurrency.
+    """Everything that happened at one load.
 
     From ``window_start`` to ``window_end``, the steady window, ``concurrency`` are in flight.
     """
 
-    concurrency: int
+    concurrency: int  # 0: requests arrived by themselves, see ``arrivals``
     samples: list[Sample]  # in the order in which they ended
     window_start: float
     window_end: float
     client_cpu_s: float  # processor seconds of this process in the steady window
+    event_loop_lag_s: float = 0.0  # the worst delay of this process in the steady window
 
     def of_role(self, *roles: Role) -> list[Sample]:
         """The samples of these roles."""

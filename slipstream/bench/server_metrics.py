@@ -1,5 +1,6 @@
 """Reading a server's Prometheus page."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from slipstream.bench.http import Connection, Endpoint
@@ -22,3 +23,9 @@ async def read_metrics(endpoint: Endpoint) -> dict[str, float]:
     lines = response.body.decode().splitlines()
     samples = (line.rsplit(" ", 1) for line in lines if line and not line.startswith("#"))
     return {name: float(value) for name, value in samples}
+
+
+def total(samples: Mapping[str, float], name: str) -> float | None:
+    """The sum of a metric over all of its labels; None where there is no such metric."""
+    found = [value for key, value in samples.items() if key.partition("{")[0] == name]
+    return sum(found) if found else None

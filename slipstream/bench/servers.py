@@ -1,6 +1,7 @@
 """Launching a server to measure it: until it answers, and never a moment longer than wanted."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import socket
@@ -8,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -16,7 +17,7 @@ from typing import Self
 
 from slipstream.bench import process_tree
 from slipstream.bench.client import Target
-from slipstream.bench.probe import prepare
+from slipstream.bench.probe import check_url, prepare
 from slipstream.errors import UserError
 
 _POLL_S = 0.25
@@ -35,6 +36,14 @@ class Launch:
     environment: Mapping[str, str] = field(default_factory=dict)  # beside our own
     directory: Path | None = None
     ready_s: float = 600.0  # how long it may take until it answers
+    ready_url: str | None = None  # answers 200 before a completion is worth trying
+
+
+def taken(host: str, port: int) -> bool:
+    """Whether somebody listens there."""
+    with contextlib.suppress(OSError), socket.create_connection((host, port), timeout=5):
+        return True
+    return False
 
 
 def free_port() -> int:
@@ -43,6 +52,10 @@ def free_port() -> int:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]
         return port
+
+
+class NeverReadyError(UserError):
+    """A server runs, but does not answer in time."""
 
 
 class Server:
@@ -94,10 +107,13 @@ class Server:
     ) -> None:
         self.stop()
 
-    async def ready(self, wanted: Target) -> tuple[Target, list[str]]:
+    async def ready(
+        self, wanted: Target, waiting: Callable[[str], None] = lambda reason: None
+    ) -> tuple[Target, list[str]]:
         """Wait until the server completes a request, and give what ``probe.prepare`` gives.
 
-        Raises ``UserError``, with the end of the log, if the server ends or takes too long.
+        ``waiting`` is told again and again why it is not ready yet. Raises ``UserError``, with the
+        end of the log, if the server ends, and ``NeverReadyError`` if it takes too long.
         """
         reason = "no attempt yet"
         try:
@@ -105,12 +121,15 @@ class Server:
                 while True:
                     self.check()
                     try:
+                        if self.launch.ready_url:
+                            await check_url(self.launch.ready_url)
                         return await prepare(wanted)
                     except UserError as error:
                         reason = str(error)
+                        waiting(reason)
                     await asyncio.sleep(_POLL_S)
         except TimeoutError:
-            raise UserError(
+            raise NeverReadyError(
                 f"{self.launch.name} was not ready within {self.launch.ready_s:g} s ({reason})"
                 + self._log_text()
             ) from None

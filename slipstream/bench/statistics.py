@@ -11,13 +11,16 @@ from slipstream.bench.samples import LevelRun, Sample, TokenEvents
 
 Floats = NDArray[np.float64]
 
+_QUANTILES = (0.5, 0.95, 0.99)
+
 
 @dataclass(frozen=True)
 class Spread:
-    """Mean, median and 99th percentile, in the unit of the values."""
+    """Mean, median, 95th and 99th percentile, in the unit of the values."""
 
     avg: float
     p50: float
+    p95: float
     p99: float
 
 
@@ -49,16 +52,17 @@ def spread(values: Sequence[float] | Floats) -> Spread | None:
     """Percentiles interpolate linearly between the two nearest values. None for no values."""
     if not len(values):
         return None
-    p50, p99 = np.quantile(values, [0.5, 0.99])
-    return Spread(float(np.mean(values)), float(p50), float(p99))
+    p50, p95, p99 = np.quantile(values, _QUANTILES)
+    return Spread(float(np.mean(values)), float(p50), float(p95), float(p99))
 
 
 def weighted_spread(values: Floats, weights: Floats) -> Spread | None:
     """As if each value occurred ``weight`` times; percentiles are values that occurred."""
     if not len(values):
         return None
-    p50, p99 = np.quantile(values, [0.5, 0.99], weights=weights, method="inverted_cdf")
-    return Spread(float(np.average(values, weights=weights)), float(p50), float(p99))
+    p50, p95, p99 = np.quantile(values, _QUANTILES, weights=weights, method="inverted_cdf")
+    mean = float(np.average(values, weights=weights))
+    return Spread(mean, float(p50), float(p95), float(p99))
 
 
 def tokens_between(samples: Iterable[Sample], start: float, end: float) -> float:
@@ -69,6 +73,12 @@ def tokens_between(samples: Iterable[Sample], start: float, end: float) -> float
             first, last = np.searchsorted(sample.events.times, [start, end], side="right")
             total += float(np.sum(sample.events.tokens[first:last]))
     return total
+
+
+def mean_in_flight(samples: Iterable[Sample], start: float, end: float) -> float:
+    """Requests in flight, on average over the time from ``start`` to ``end``."""
+    shared = (min(sample.end, end) - max(sample.start, start) for sample in samples)
+    return sum(max(0.0, seconds) for seconds in shared) / (end - start) if end > start else 0.0
 
 
 def token_gaps(events: TokenEvents) -> tuple[Floats, Floats]:

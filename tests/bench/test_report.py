@@ -29,9 +29,9 @@ def stats(**changes: Any) -> LevelStats:
         "ok": 30,
         "throughput_tok_s": 80.9,
         "per_request_tok_s": 81.3,
-        "latency_s": Spread(6.3, 6.4, 7.2),
-        "ttft_s": Spread(0.12, 0.11, 0.35),
-        "itl_s": Spread(0.0123, 0.012, 0.0151),
+        "latency_s": Spread(6.3, 6.4, 7.1, 7.2),
+        "ttft_s": Spread(0.12, 0.11, 0.3, 0.35),
+        "itl_s": Spread(0.0123, 0.012, 0.015, 0.0151),
         "accepted_length": 2.345,
         "output_tokens": 15360,
         "window_s": 190.0,
@@ -61,7 +61,7 @@ def test_the_line_with_large_numbers_and_failures() -> None:
             ok=749,
             throughput_tok_s=1234.56,
             per_request_tok_s=4.94,
-            latency_s=Spread(103.27, 104.0, 131.9),
+            latency_s=Spread(103.27, 104.0, 130.0, 131.9),
         )
     )
     assert line == (
@@ -107,7 +107,7 @@ def test_json() -> None:
     assert level["throughput_tok_s"] == 0.75
     assert level["per_request_tok_s"] == 0.75
     for name in ("latency_s", "ttft_s", "itl_s"):
-        assert level[name].keys() == {"avg", "p50", "p99"}
+        assert level[name].keys() == {"avg", "p50", "p95", "p99"}
     assert level["itl_s"]["avg"] == 1.5
     assert (level["concurrency"], level["requests"], level["ok"]) == (1, 1, 1)
     assert level["accepted_length"] is None

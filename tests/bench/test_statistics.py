@@ -34,16 +34,18 @@ def sample(
 
 def test_spread() -> None:
     assert spread([]) is None
-    assert spread([4.0]) == Spread(4.0, 4.0, 4.0)
-    assert spread([4.0, 1.0, 2.0, 3.0]) == Spread(2.5, 2.5, pytest.approx(3.97))
+    assert spread([4.0]) == Spread(4.0, 4.0, 4.0, 4.0)
+    assert spread([4.0, 1.0, 2.0, 3.0]) == Spread(
+        2.5, 2.5, pytest.approx(3.85), pytest.approx(3.97)
+    )
     hundred = spread([float(value) for value in range(101)])
-    assert hundred == Spread(50.0, 50.0, 99.0)
+    assert hundred == Spread(50.0, 50.0, 95.0, 99.0)
 
 
 def test_weighted_spread_is_that_of_repeated_values() -> None:
     assert weighted_spread(np.array([]), np.array([])) is None
     values, weights = np.array([5.0, 1.0, 3.0]), np.array([1.0, 98.0, 1.0])
-    assert weighted_spread(values, weights) == Spread(pytest.approx(1.06), 1.0, 3.0)
+    assert weighted_spread(values, weights) == Spread(pytest.approx(1.06), 1.0, 1.0, 3.0)
 
 
 def test_events_read_together_are_one() -> None:
@@ -106,8 +108,8 @@ def test_level_by_hand() -> None:
     assert stats.window_tokens == 4 + 3 + 1
     assert stats.throughput_tok_s == pytest.approx(8 / 5)
     assert stats.per_request_tok_s == pytest.approx((4 / 4 + 3 / 6) / 2)
-    assert stats.latency_s == Spread(5.0, 5.0, pytest.approx(5.98))
-    assert stats.ttft_s == Spread(2.5, 2.5, pytest.approx(3.97))
+    assert stats.latency_s == Spread(5.0, 5.0, pytest.approx(5.9), pytest.approx(5.98))
+    assert stats.ttft_s == Spread(2.5, 2.5, pytest.approx(3.85), pytest.approx(3.97))
     assert stats.itl_s is not None
     # Gaps per token: 1 once, 1 twice, 2 once.
     assert (stats.itl_s.avg, stats.itl_s.p50, stats.itl_s.p99) == pytest.approx((1.25, 1.0, 2.0))
