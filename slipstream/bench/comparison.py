@@ -8,7 +8,7 @@ from statistics import fmean, stdev
 import numpy as np
 
 RESAMPLED_FROM = 6  # values; fewer have too few different resamples
-_RESAMPLES = 10_000
+_RESAMPLES = 5000
 
 
 @dataclass(frozen=True)
