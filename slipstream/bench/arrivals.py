@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from slipstream.bench.client import Client, Target
 from slipstream.bench.lag import LagMeter
-from slipstream.bench.level import Progress
+from slipstream.bench.level import Progress, note_outcome
 from slipstream.bench.prompt_sets import Prompt
 from slipstream.bench.samples import LevelRun, Role, Sample
 from slipstream.errors import UserError
@@ -54,7 +54,7 @@ class Arrivals:
         demand: Demand,
         progress: Progress | None = None,
     ) -> None:
-        self.failed_in_a_row = 0
+        self.failing: list[str] = []  # errors of the last requests, since one succeeded
         self._target = target
         self._deal = deal
         self._demand = demand
@@ -136,7 +136,7 @@ class Arrivals:
     def _note(self, sample: Sample) -> None:
         run = self._run
         run.samples.append(sample)
-        self.failed_in_a_row = self.failed_in_a_row + 1 if sample.error is not None else 0
+        note_outcome(self.failing, sample)
         if self._first_end is None:
             self._first_end = sample.end
         if sample.role != "measured":

@@ -47,6 +47,14 @@ def warmup_length(slot: int, concurrency: int, max_tokens: int) -> int:
     return 1 + round((max_tokens - 1) * (slot + 0.5) / concurrency)
 
 
+def note_outcome(failing: list[str], sample: Sample) -> None:
+    """Keep the errors of the requests that have failed one after the other."""
+    if sample.error is None:
+        failing.clear()
+    else:
+        failing.append(sample.error)
+
+
 async def run_level(
     target: Target,
     deck: PromptDeck,
@@ -76,7 +84,7 @@ class Level:
         progress: Progress | None = None,
         pause_after_failure_s: float = _PAUSE_AFTER_FAILURE_S,
     ) -> None:
-        self.failed_in_a_row = 0  # requests, of whatever role
+        self.failing: list[str] = []  # errors of the last requests, since one succeeded
         self._slots = [_Slot(index, Client(target)) for index in range(load.concurrency)]
         self._run = LevelRun(load.concurrency, [], 0.0, 0.0, 0.0)
         self._deal = deal
@@ -136,7 +144,7 @@ class Level:
         self._sent += slot.measuring
         sample = await slot.client.complete(self._deal(), max_tokens, role)
         self._run.samples.append(sample)
-        self.failed_in_a_row = self.failed_in_a_row + 1 if sample.error is not None else 0
+        note_outcome(self.failing, sample)
         if slot.measuring:
             slot.measuring = False
             self._ended += 1
