@@ -36,6 +36,12 @@ def train(
     draft_vocabulary: Annotated[
         int, typer.Option(min=16, help="Tokens that the drafter can guess.")
     ] = 8192,
+    corpus: Annotated[
+        Path | None, typer.Option(help="Folder of answers that are there. Default: OUT/corpus.")
+    ] = None,
+    start: Annotated[
+        str | None, typer.Option(help="A drafter to go on from, in place of a new one.")
+    ] = None,
     levels: Annotated[
         int, typer.Option(min=1, max=16, help="Depth trained for.")
     ] = DEFAULTS.levels,
@@ -48,6 +54,9 @@ def train(
     batch_tokens: Annotated[
         int, typer.Option(min=64, help="Of one optimizer step.")
     ] = DEFAULTS.batch_tokens,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Of the order of conversations, and of first weights.")
+    ] = DEFAULTS.seed,
     threads: Annotated[int | None, typer.Option(min=1, help="Default: all cores.")] = None,
     evaluate: Annotated[
         bool, typer.Option("--evaluate", help="Only measure the drafter in OUT/drafter.")
@@ -71,7 +80,10 @@ def train(
             learning_rate=learning_rate,
             batch_tokens=batch_tokens,
             threads=threads,
+            seed=seed,
         ),
+        corpus=corpus,
+        start=start,
     )
     pipeline = Pipeline(plan)
     try:

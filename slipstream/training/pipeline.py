@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -18,7 +18,11 @@ from slipstream.errors import UserError
 from slipstream.machine import cores, cpu_model
 from slipstream.models.checkpoint import Checkpoint, open_checkpoint
 from slipstream.models.tokenizer import load_tokenizer
-from slipstream.speculation.eagle3.checkpoint import write_drafter
+from slipstream.speculation.eagle3.checkpoint import (
+    Eagle3Checkpoint,
+    open_drafter,
+    write_drafter,
+)
 from slipstream.speculation.eagle3.config import Eagle3Config
 from slipstream.training import trainer
 from slipstream.training.corpus import Corpus
@@ -48,6 +52,8 @@ class Plan:
     disk_bytes: int
     draft_vocab_size: int
     training: TrainingOptions
+    corpus: Path | None = None  # else in the folder
+    start: str | None = None  # a drafter to go on from
 
 
 class Pipeline:
@@ -56,7 +62,7 @@ class Pipeline:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._console = Console()
-        self._corpus = plan.folder / "corpus"
+        self._corpus = plan.corpus or plan.folder / "corpus"
         self._drafter = plan.folder / "drafter"
 
     @cached_property
@@ -75,8 +81,9 @@ class Pipeline:
 
     def generate(self) -> None:
         """Have the target answer the prompts, where that has not been done."""
+        self._check_start()
         target_layers = self._checkpoint.config.num_layers
-        layers = self._config(self._plan.draft_vocab_size).layers_for(target_layers)
+        layers = self._config.layers_for(target_layers)
         if min(layers) < 0 or max(layers) > target_layers:
             raise UserError(
                 f"a drafter reads what enters the layers {', '.join(map(str, layers))} of a model "
@@ -105,11 +112,15 @@ class Pipeline:
         import torch
 
         corpus, target = Corpus(self._corpus), TargetTensors.of(self._checkpoint)
-        config = self._config(self._plan.draft_vocab_size)
-        ends = load_tokenizer(self._checkpoint).eos_token_ids
-        vocabulary = choose_vocabulary(
-            corpus.training, config.draft_vocab_size, config.vocab_size, ends
-        )
+        config, weights = self._config, None
+        if start := self._start:
+            vocabulary = start.target_ids
+            weights = {n: torch.from_numpy(start.weight(n).float32()) for n in start.shapes}
+        else:
+            ends = load_tokenizer(self._checkpoint).eos_token_ids
+            vocabulary = choose_vocabulary(
+                corpus.training, config.draft_vocab_size, config.vocab_size, ends
+            )
         # Kernels of torch turn gradients off in the whole process.
         with self._bar("training") as bar:
             task = bar.add_task("", total=None, text="")
@@ -126,6 +137,7 @@ class Pipeline:
                 self._plan.training,
                 self._plan.folder,
                 report,
+                weights,
             )
         state = torch.load(self._plan.folder / trainer.STATE_FILE, weights_only=True, mmap=True)
         making = self._making(corpus, coverage(corpus.held_out, vocabulary), state["seconds"])
@@ -166,8 +178,26 @@ class Pipeline:
         (self._drafter / "README.md").write_text(card, encoding="utf-8")
         self._console.print(f"The drafter is in {self._drafter}, the plot in {self._plan.folder}.")
 
+    def _check_start(self) -> None:
+        """Raises ``UserError`` if there is no going on from the drafter."""
+        if not self._start:
+            return
+        config, ours = asdict(self._start.config), asdict(self._config)
+        unlike = [
+            f"{name} {config[name]}, not {ours[name]}"
+            for name in ours
+            if config[name] != ours[name]
+        ]
+        if unlike or "embed_tokens.weight" in self._start.shapes:
+            what = "; ".join(unlike) or "an embedding of its own"
+            raise UserError(
+                f"cannot go on from {self._start.name}: it has {what}; give a drafter that this "
+                "command made for this model"
+            )
+
     def _make_folder(self) -> None:
         try:
+            self._plan.folder.mkdir(parents=True, exist_ok=True)
             self._corpus.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UserError(f"cannot write into {self._plan.folder}: {error.strerror}") from None
@@ -184,16 +214,20 @@ class Pipeline:
             "epochs": plan.training.epochs,
             "learning-rate": plan.training.learning_rate,
             "batch-tokens": plan.training.batch_tokens,
+            "seed": plan.training.seed,
         }
         options = " ".join(f"--{name} {number}" for name, number in numbers.items())
-        command = f"slipstream train {plan.model} --out DIR {options} {files}"
+        start = f"--start {plan.start}" if plan.start else ""
+        command = " ".join(
+            f"slipstream train {plan.model} --out DIR {options} {start} {files}".split()
+        )
         return Making(
             target=self._checkpoint.name,
-            command=command.strip(),
+            command=command,
             prompts=_prompts_text(plan),
             conversations=len(conversations),
             tokens=sum(len(c.tokens) for c in conversations),
-            draft_vocab_size=plan.draft_vocab_size,
+            draft_vocab_size=self._config.draft_vocab_size,
             coverage=covered,
             levels=plan.training.levels,
             epochs=plan.training.epochs,
@@ -202,8 +236,15 @@ class Pipeline:
             machine=cpu_model(),
         )
 
-    def _config(self, draft_vocab_size: int) -> Eagle3Config:
-        return Eagle3Config.for_target(self._checkpoint.config, draft_vocab_size)
+    @cached_property
+    def _start(self) -> Eagle3Checkpoint | None:
+        return open_drafter(self._plan.start) if self._plan.start else None
+
+    @cached_property
+    def _config(self) -> Eagle3Config:
+        start = self._start
+        size = start.config.draft_vocab_size if start else self._plan.draft_vocab_size
+        return Eagle3Config.for_target(self._checkpoint.config, size)
 
     def _options(self, drafter: str) -> EngineOptions:
         return EngineOptions(

@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -64,10 +65,10 @@ def train(
 
     ``vocabulary`` is int64 ``[D]``, the target ids of the draft vocabulary. ``start`` is a trained
     drafter's weights to begin with, of the same vocabulary; else they come from the target, see
-    `initial_weights`. ``folder`` keeps the
-    state: training goes on from there if it holds one, and saves it every few minutes and when
-    the process is interrupted or terminated, which raises ``KeyboardInterrupt`` after the step.
-    Raises ``UserError`` if the state belongs to another corpus or other options.
+    `initial_weights`. ``folder`` keeps the state: training goes on from there if it holds one, and
+    saves it every few minutes and when the process is interrupted or terminated, which raises
+    ``KeyboardInterrupt`` after the step. Raises ``UserError`` if the state belongs to another
+    corpus, other options, or another start.
     """
     with _worker_threads(options.threads) as pool, _stop_signals() as stopped:
         if start is None:
@@ -102,6 +103,7 @@ class _Run:
         self._options = options
         self._path = folder / STATE_FILE
         self._batches = plan_batches(corpus.training, options)
+        self._start = _digest(start)
         self._vocabulary = vocabulary
         self.weights = {
             name: weight.detach().clone().requires_grad_() for name, weight in start.items()
@@ -188,8 +190,8 @@ class _Run:
             ) from None
         if identity != self._identity():
             raise UserError(
-                f"{self._path} is the state of a training with another corpus or other options; "
-                "choose another folder, or delete it to start afresh"
+                f"{self._path} is the state of a training with another corpus, other options or "
+                "another start; choose another folder, or delete it to start afresh"
             )
         with torch.no_grad():
             for name, weight in self.weights.items():
@@ -204,7 +206,19 @@ class _Run:
         del options["threads"]
         tokens = sum(len(c.tokens) for batch in self._batches for c in batch)
         vocabulary = (len(self._vocabulary), int(self._vocabulary.sum()))
-        return {"options": options, "tokens": tokens, "vocabulary": vocabulary}
+        return {
+            "options": options,
+            "tokens": tokens,
+            "vocabulary": vocabulary,
+            "start": self._start,
+        }
+
+
+def _digest(weights: Mapping[str, Tensor]) -> int:
+    digest = 0
+    for name in sorted(weights):
+        digest = zlib.crc32(weights[name].contiguous().numpy().data, digest)
+    return digest
 
 
 def plan_batches(

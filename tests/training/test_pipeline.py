@@ -207,3 +207,55 @@ def test_what_cannot_be_is_a_line_before_anything_is_done(
     assert refused.value.code == 2
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
+
+
+def test_going_on_from_a_drafter_with_the_same_answers(
+    tiny_llama: Path,
+    prompts: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    with pytest.raises(SystemExit):
+        run(monkeypatch, *options(tiny_llama, first, prompts), "--conversations", 40)
+    before = open_drafter(str(first / "drafter"))
+    shards = sorted(file.stat().st_mtime_ns for file in (first / "corpus").iterdir())
+
+    more = ["--corpus", first / "corpus", "--seed", 1, "--draft-vocabulary", 99]
+    arguments = [*options(tiny_llama, second, prompts), "--conversations", 40, *more]
+    with pytest.raises(SystemExit) as done:
+        run(monkeypatch, *arguments, "--start", first / "drafter")
+    assert not done.value.code
+    after = open_drafter(str(second / "drafter"))
+    assert after.target_ids.tolist() == before.target_ids.tolist()
+    assert not (second / "corpus").exists()
+    assert shards == sorted(file.stat().st_mtime_ns for file in (first / "corpus").iterdir())
+    weights = [each.weight("fc.weight").float32() for each in (before, after)]
+    assert 0 < abs(weights[0] - weights[1]).max() < 0.5
+    assert "--start" in (second / "drafter" / "README.md").read_text()
+
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as refused:
+        run(monkeypatch, *arguments, "--start", second / "drafter")
+    assert refused.value.code == 2
+    assert "another start" in capsys.readouterr().err
+
+
+def test_a_drafter_of_another_model_is_no_start(
+    tiny_llama: Path,
+    tiny_drafter: Path,
+    prompts: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    make_tiny("llama", tmp_path / "target", hidden_size=96)
+    with pytest.raises(SystemExit) as refused:
+        run(
+            monkeypatch,
+            *options(tmp_path / "target", tmp_path / "out", prompts),
+            *("--start", tiny_drafter),
+        )
+    assert refused.value.code == 2
+    assert "not 96" in capsys.readouterr().err
