@@ -31,6 +31,8 @@ class FakeServer:
     status: Callable[[int], int] = lambda number: 200
     fault: Callable[[int], Fault | None] = lambda number: None
     models: tuple[str, ...] = ("fake",)
+    owner: str = "somebody"
+    says: str = " token"  # for each token
     gate: int | None = None  # answers end only while exactly so many requests are in flight
     bodies: list[dict[str, Any]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
@@ -69,7 +71,9 @@ class FakeServer:
             self._changed.notify_all()
 
     async def list_models(self, request: web.Request) -> web.Response:
-        return web.json_response({"data": [{"id": model} for model in self.models]})
+        return web.json_response(
+            {"data": [{"id": model, "owned_by": self.owner} for model in self.models]}
+        )
 
     async def chat(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
@@ -117,7 +121,7 @@ class FakeServer:
         while sent < tokens and fault != "empty":
             await asyncio.sleep(self.chunk_seconds)
             sent = min(sent + self.tokens_per_chunk, tokens)
-            await response.write(_chunk({"content": " token"}, self._usage(sent)))
+            await response.write(_chunk({"content": self.says}, self._usage(sent)))
             if fault == "die" and request.transport:
                 request.transport.abort()
             if fault == "error chunk":
@@ -133,7 +137,7 @@ class FakeServer:
         return last
 
     def _whole(self, tokens: int) -> web.Response:
-        message = {"role": "assistant", "content": " token" * tokens}
+        message = {"role": "assistant", "content": self.says * tokens}
         document: dict[str, Any] = {"choices": [{"message": message, "finish_reason": "length"}]}
         if self.usage != "none":
             document["usage"] = self._counts(tokens)
