@@ -6,7 +6,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from slipstream.bench.http import Endpoint
 from slipstream.bench.servers import Launch
@@ -212,8 +211,9 @@ def _plain(name: str | None, command: Sequence[str], url: str | None) -> Candida
 def _checked(candidate: Candidate) -> Candidate:
     """Raises ``UserError`` if its addresses are none, or its directory is not there."""
     told = candidate.at(1)
-    for address in filter(None, (told.url, told.ready_url)):
-        Endpoint.of(f"http://{urlsplit(address).netloc}" if address != told.url else address)
+    Endpoint.of(told.url)
+    if told.ready_url is not None:
+        Endpoint.of(told.ready_url.partition("?")[0])
     if told.directory is not None and not told.directory.is_dir():
         raise UserError(f"no folder {told.directory}")
     return candidate
