@@ -17,6 +17,7 @@ from slipstream.models.commands import export, pull
 from slipstream.several_values import SeveralValuesCommand
 from slipstream.simulator.command import simulate
 from slipstream.training.command import train
+from slipstream.verdict.command import verdict
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -24,7 +25,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="A serving engine for large language models in which speculation can be left on.",
 )
-for command in (serve, bench, simulate, train, calibrate, pull, export, info):
+for command in (serve, bench, verdict, simulate, train, calibrate, pull, export, info):
     app.command(cls=SeveralValuesCommand)(command)
 
 

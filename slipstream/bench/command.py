@@ -66,17 +66,17 @@ def bench(
     from slipstream.bench.prompt_sets import PromptDeck, load_prompts
     from slipstream.bench.report import RunInfo, document, level_text
 
-    loads = [Load(level, max_tokens, requests) for level in _levels(concurrency)]
+    loads = [Load(level, max_tokens, requests) for level in levels(concurrency)]
     form = RequestForm(model, stream, temperature, seed if temperature else None, ignore_eos)
     target = Target(Endpoint.of(url, api_key or None), form, timeout)
     texts = load_prompts(prompts)
     deck = PromptDeck(texts, seed)
     if json_file is not None:
-        _check_writable(json_file)
+        check_writable("--json", json_file)
 
     results: list[Result] = []
     interrupted = False
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
         try:
             target = _prepare(runner, target)
             for load in loads:
@@ -120,7 +120,8 @@ def _measure(
     return run, level_stats(run)
 
 
-def _loop_factory() -> "type[asyncio.AbstractEventLoop] | None":
+def loop_factory() -> "type[asyncio.AbstractEventLoop] | None":
+    """The quickest event loop that there is."""
     try:
         from uvloop import Loop
     except ImportError:  # not made for every system
@@ -128,7 +129,8 @@ def _loop_factory() -> "type[asyncio.AbstractEventLoop] | None":
     return Loop
 
 
-def _levels(values: list[str]) -> list[int]:
+def levels(values: list[str]) -> list[int]:
+    """The numbers in values of ``--concurrency``. Raises ``UserError`` if they are none."""
     words = " ".join(values).replace(",", " ").split()
     for word in words:
         if not word.isdecimal() or int(word) < 1:
@@ -136,10 +138,10 @@ def _levels(values: list[str]) -> list[int]:
     return [int(word) for word in words]
 
 
-def _check_writable(path: Path) -> None:
-    """Before a long measurement, not after it."""
+def check_writable(option: str, path: Path) -> None:
+    """Before a long measurement, not after it. Raises ``UserError``."""
     if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise UserError(f"--json {path}: cannot write there; give a file in an existing folder")
+        raise UserError(f"{option} {path}: cannot write there; give a file in an existing folder")
 
 
 def _note(text: str) -> None:
