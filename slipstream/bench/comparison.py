@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from statistics import fmean, stdev
 
 import numpy as np
@@ -50,14 +51,22 @@ def mean_interval(values: Sequence[float], confidence: float) -> tuple[float, fl
     if count < RESAMPLED_FROM:
         half = student_t(confidence, count - 1) * error
         return mean - half, mean + half
+    low, high = _studentized(tuple(values), confidence)
+    return mean - high * error, mean - low * error
+
+
+@lru_cache(maxsize=1024)
+def _studentized(values: tuple[float, ...], confidence: float) -> tuple[float, float]:
+    """Quantiles of how far resamples' means lie from that of the values, in standard errors."""
+    count = len(values)
     drawn = np.asarray(values)[
         np.random.default_rng(0).integers(0, count, size=(_RESAMPLES, count))
     ]
     errors = drawn.std(axis=1, ddof=1) / math.sqrt(count)
-    deviations = (drawn.mean(axis=1) - mean)[errors > 0] / errors[errors > 0]
+    deviations = (drawn.mean(axis=1) - fmean(values))[errors > 0] / errors[errors > 0]
     outside = (1 - confidence) / 2
-    low, high = np.quantile(deviations, [1 - outside, outside])
-    return mean - float(low) * error, mean - float(high) * error
+    low, high = np.quantile(deviations, [outside, 1 - outside])
+    return float(low), float(high)
 
 
 def unpaired_difference(

@@ -202,7 +202,8 @@ def crossovers(results: Results, name: str) -> list[Crossover]:
     """Where this configuration and the baseline change places.
 
     The logarithm of their ratio is interpolated over the logarithm of the concurrency. Changes
-    that the intervals confirm are given first; if there are none, those that the means show.
+    that the intervals confirm are given first; if there are none, those where the means go from
+    more than 2% on one side of 1 to as much on the other.
     """
     points = _points(results, name)
     settled = [point for point in points if point[1].sign]
@@ -211,9 +212,10 @@ def crossovers(results: Results, name: str) -> list[Crossover]:
     ]
     if confirmed:
         return [_crossover(name, points, before, after, True) for before, after in confirmed]
+    apart = [point for point in points if abs(math.log(point[1].mean)) > TIGHT]
     return [
         _crossover(name, points, before, after, False)
-        for before, after in pairwise(points)
+        for before, after in pairwise(apart)
         if (before[1].mean > 1) != (after[1].mean > 1)
     ]
 

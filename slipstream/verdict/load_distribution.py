@@ -105,7 +105,8 @@ def at(line: Line, concurrency: float) -> float:
         return line[0][1]
     for (x, y), (next_x, next_y) in pairwise(line):
         if concurrency <= next_x:
-            return y * (next_y / y) ** (math.log(concurrency / x) / math.log(next_x / x))
+            share = math.log(concurrency / x) / math.log(next_x / x)
+            return y * math.exp(share * math.log(next_y / y))
     return line[-1][1]
 
 
