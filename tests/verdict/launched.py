@@ -20,6 +20,7 @@ asked = 0
 
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
 
     def do_GET(self) -> None:
         self.answer({"data": [{"id": "small"}]})
