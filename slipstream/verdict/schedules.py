@@ -70,6 +70,7 @@ Choice = tuple[Load, Configuration]
 
 def _chosen(results: Results, candidates: Sequence[Configuration]) -> list[Choice]:
     chosen: list[Choice] = []
+    pairs = max(1, len(candidates) * (len(candidates) - 1) // 2)
     loads = [load for load in results.loads if load.concurrency]
     for load in sorted(loads, key=lambda load: load.concurrency or 0):
         speeds = {c.name: tok_s(results, c.name, load) or 0.0 for c in candidates}
@@ -77,7 +78,7 @@ def _chosen(results: Results, candidates: Sequence[Configuration]) -> list[Choic
         if not best or not speeds[best.name]:
             continue
         if chosen and speeds[chosen[-1][1].name]:
-            gain = ratio(results, best.name, chosen[-1][1].name, load)
+            gain = ratio(results, best.name, chosen[-1][1].name, load, comparisons=pairs)
             if gain and gain.sign <= 0 and gain.mean < WORTH_A_SWITCH:
                 best = chosen[-1][1]
         chosen.append((load, best))
