@@ -72,6 +72,9 @@ def _answer_text(results: Results, group: Sequence[Answer]) -> str:
     if one.kind == "winner" and one.best[0] == base:
         reached = ", ".join(f"{name} {_range(others, name)}" for name in one.ratios)
         return f"{base} is the fastest; of its speed the others have: {reached}"
+    if not one.ratios:  # the baseline is missing
+        several = "is" if one.kind == "winner" else "cannot be told apart, and are"
+        return f"{best} {several} the fastest; {base} was not measured"
     if one.kind == "winner":
         return f"{best} is the fastest, {_range(others, best)} times the speed of {base}"
     speeds = ", ".join(f"{name} {_range(others, name)}" for name in one.best if name != base)
