@@ -15,8 +15,6 @@ from slipstream.verdict.analysis import (
 )
 from slipstream.verdict.results import Difference, Failure, Results
 
-BUSY_CLIENT = 0.9  # of a core
-LATE_CLIENT = 0.25  # seconds that the event loop was late
 IDLE_SLOTS = 0.9  # of the requests that should have been in flight
 
 
@@ -130,7 +128,6 @@ def warnings(results: Results) -> tuple[str, ...]:
     lines += [_failure(failure) for failure in results.failures]
     lines += results.notes
     lines += [different(one) for one in results.differences if one.different]
-    lines += _client(results)
     lines += _requests(results)
     return tuple(lines)
 
@@ -151,23 +148,6 @@ def different(one: Difference) -> str:
         f"{one.configuration}: {one.different} of {one.compared} answers differ from "
         f"{one.baseline}'s at temperature 0."
     )
-
-
-def _client(results: Results) -> Iterator[str]:
-    busy = [m for m in results.measurements if m.client_cpu_share > BUSY_CLIENT]
-    if busy:
-        worst = max(busy, key=lambda m: m.client_cpu_share)
-        yield (
-            f"The load generator was busy, up to {worst.client_cpu_share:.0%} of a core "
-            f"({worst.configuration} at {worst.load.label}): it may have slowed the servers down."
-        )
-    late = [m for m in results.measurements if m.event_loop_lag_s > LATE_CLIENT]
-    if late:
-        worst = max(late, key=lambda m: m.event_loop_lag_s)
-        yield (
-            f"The load generator was late by up to {1000 * worst.event_loop_lag_s:.0f} ms "
-            f"({worst.configuration} at {worst.load.label}): do not trust latencies there."
-        )
 
 
 def _requests(results: Results) -> Iterator[str]:
