@@ -1,4 +1,4 @@
-# `make serve` and `make test` are all a newcomer needs; both set up what is missing first.
+# `make serve`, `make demo` and `make test` are all a newcomer needs; each sets up what is missing.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -7,10 +7,17 @@ PORT ?= 30000
 PIP := $(BIN)/pip install --disable-pip-version-check -q
 NATIVE := CMakeLists.txt $(wildcard slipstream/kernels/native/src/*)
 
-.PHONY: serve test check native sanitize clean
+.PHONY: serve demo test check native sanitize clean
 
 serve: $(VENV)/.installed
 	@exec $(BIN)/slipstream serve --host $(HOST) --port $(PORT) $(ARGS)
+
+# Does speculation pay on this machine? A small verdict of some minutes; the page is its last line.
+demo: $(VENV)/.installed
+	@$(BIN)/slipstream pull
+	@mkdir -p build
+	@$(BIN)/slipstream verdict self:off self:fixed self:adaptive --side-by-side --time-limit 4 \
+	  --concurrency 1 8 --max-tokens 24 --answers 4 --html build/demo.html --json build/demo.json $(ARGS)
 
 test: $(VENV)/.installed-test check
 	$(BIN)/python -m pytest $(ARGS)

@@ -1,5 +1,6 @@
 """Whether configurations answer alike: the same few prompts, greedily, one after the other."""
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import zip_longest
@@ -30,8 +31,10 @@ class _Answer(msgspec.Struct):
     choices: list[_Choice]
 
 
-async def ask(target: Target, prompts: Sequence[Prompt], max_tokens: int) -> list[str]:
-    """What the server answers greedily. Raises ``UserError`` if it does not answer."""
+async def ask(
+    target: Target, prompts: Sequence[Prompt], max_tokens: int, timeout_s: float
+) -> list[str]:
+    """What the server answers greedily. Raises ``UserError`` if it does not, each in that time."""
     form = replace(target.form, stream=False, temperature=0.0, seed=None)
     connection = Connection(target.endpoint)
     texts = []
@@ -40,12 +43,13 @@ async def ask(target: Target, prompts: Sequence[Prompt], max_tokens: int) -> lis
             request = target.endpoint.request(
                 "POST", "/chat/completions", form.body(prompt, max_tokens)
             )
-            response = await connection.exchange(request, lambda piece, now: None)
+            async with asyncio.timeout(timeout_s):
+                response = await connection.exchange(request, lambda piece, now: None)
             if response.status != 200:
                 raise UserError(f"HTTP {response.status}: {error_text(response.body)}")
             texts.append(_text(response.body))
     except OSError as error:
-        raise UserError(failure_text(error, target.timeout_s)) from error
+        raise UserError(failure_text(error, timeout_s)) from error
     finally:
         connection.close()
     return texts

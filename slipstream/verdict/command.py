@@ -1,7 +1,6 @@
 """``slipstream verdict``: the command line."""
 
 import asyncio
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,17 +10,14 @@ import typer
 from slipstream.errors import UserError
 
 if TYPE_CHECKING:  # the rest is imported where it is used, so that --help is quick
-    from rich.console import Console
-
     from slipstream.verdict.contents import Questions
-    from slipstream.verdict.report import Report
-    from slipstream.verdict.results import Load, Results, Settings
+    from slipstream.verdict.outputs import Outputs
+    from slipstream.verdict.results import Load, Settings
     from slipstream.verdict.rounds import Plan
 
 _LEVELS = ["1", "4", "16", "64"]
 _INCOMPLETE = 1  # the exit status when something could not be measured
 _INTERRUPTED = 130  # the exit status of a program that Ctrl-C ended
-_WIDTH = 120  # of tables that do not go to a terminal
 
 _HOW = "How it is measured"
 _WHAT = "What else you want to know"
@@ -192,6 +188,7 @@ def verdict(
     from slipstream.verdict.contents import Questions
     from slipstream.verdict.load_distribution import parse_distribution
     from slipstream.verdict.objectives import parse_objective
+    from slipstream.verdict.outputs import Outputs
 
     if sum(map(bool, (configurations, from_file, compare))) != 1:
         raise UserError(
@@ -246,54 +243,7 @@ def verdict(
     raise typer.Exit(_measure(plan, settings, _loads(concurrency, rate), questions, outputs))
 
 
-@dataclass(frozen=True)
-class Outputs:
-    """Where the answer goes, besides the terminal."""
-
-    json: Path | None
-    html: Path | None
-    markdown: Path | None
-    log: Path | None
-
-    def check(self) -> None:
-        """Raise ``UserError`` if one of the files could not be written."""
-        from slipstream.bench.command import check_writable
-
-        for name in ("json", "html", "markdown", "log"):
-            if (path := getattr(self, name)) is not None:
-                check_writable(f"--{name}", path)
-
-    def render(self, results: "Results", questions: "Questions", data: Path | None) -> None:
-        """All reports of these results; ``data`` is where their JSON is."""
-        from slipstream.verdict.contents import contents
-        from slipstream.verdict.log import append_entry
-
-        if self.log is not None:
-            append_entry(self.log, results, questions, data)
-        self.show(contents(results, questions))
-
-    def show(self, report: "Report") -> None:
-        """On the terminal and as files; the path of the page is the last line."""
-        from slipstream.verdict.html import html
-        from slipstream.verdict.markdown import markdown
-        from slipstream.verdict.terminal import print_report
-
-        print_report(report, _console())
-        if self.markdown is not None:
-            self.markdown.write_text(markdown(report), encoding="utf-8")
-        if self.html is not None:
-            self.html.write_text(html(report), encoding="utf-8")
-            typer.echo(f"\n{self.html}")
-
-
-def _console(stderr: bool = False) -> "Console":
-    from rich.console import Console
-
-    console = Console(stderr=stderr, highlight=False)
-    return console if console.is_terminal else Console(stderr=stderr, highlight=False, width=_WIDTH)
-
-
-def _compare(files: list[Path], outputs: Outputs) -> int:
+def _compare(files: list[Path], outputs: "Outputs") -> int:
     from slipstream.verdict.difference_report import difference_report
     from slipstream.verdict.results import read
 
@@ -326,14 +276,15 @@ def _measure(
     settings: "Settings",
     loads: "list[Load]",
     questions: "Questions",
-    outputs: Outputs,
+    outputs: "Outputs",
 ) -> int:
     """Measure and render; gives the exit status."""
     from slipstream import __version__
     from slipstream.bench.command import loop_factory
     from slipstream.verdict.measurement import hardware
+    from slipstream.verdict.outputs import console
     from slipstream.verdict.progress import Display
-    from slipstream.verdict.results import Results, write
+    from slipstream.verdict.results import Results
     from slipstream.verdict.rounds import Rounds
 
     results = Results(
@@ -344,18 +295,13 @@ def _measure(
         configurations=[candidate.described() for candidate in plan.candidates],
         loads=loads,
     )
-
-    def save() -> None:
-        if outputs.json is not None:
-            write(outputs.json, results)
-
     interrupted = False
     with (
-        Display(_console(stderr=True)) as display,
+        Display(console(stderr=True)) as display,
         asyncio.Runner(loop_factory=loop_factory()) as runner,
     ):
         try:
-            runner.run(Rounds(plan, results, display, save).run())
+            runner.run(Rounds(plan, results, display, lambda: outputs.save(results)).run())
         except KeyboardInterrupt:
             interrupted = True
     if results.measurements or not interrupted:

@@ -5,6 +5,7 @@ in each (vLLM ``/version``, SGLang ``/server_info``, formerly ``/get_server_info
 ``/props``).
 """
 
+import asyncio
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -13,6 +14,8 @@ from slipstream import __version__
 from slipstream.bench.http import Connection, Endpoint
 from slipstream.bench.server_metrics import read_metrics, total
 from slipstream.errors import UserError
+
+_TIMEOUT_S = 30.0
 
 _OWNERS = {
     "slipstream": "slipstream",
@@ -70,7 +73,9 @@ async def identify(endpoint: Endpoint, known: str) -> Identity:
 async def _get(endpoint: Endpoint, path: str) -> bytes:
     connection = Connection(endpoint)
     try:
-        response = await connection.exchange(endpoint.request("GET", path), lambda piece, now: None)
+        async with asyncio.timeout(_TIMEOUT_S):
+            request = endpoint.request("GET", path)
+            response = await connection.exchange(request, lambda piece, now: None)
     finally:
         connection.close()
     if response.status != 200:
@@ -96,7 +101,8 @@ async def drafted(endpoint: Endpoint, engine: str) -> Drafted | None:
     if engine != "vllm":
         return None
     try:
-        found = await read_metrics(endpoint)
+        async with asyncio.timeout(_TIMEOUT_S):
+            found = await read_metrics(endpoint)
     except (OSError, UserError, ValueError):
         return None
     steps = total(found, "vllm:spec_decode_num_drafts_total")

@@ -88,8 +88,8 @@ def _saturated(load: Load, here: Sequence[Measurement]) -> Iterable[str]:
     lag = max((m.event_loop_lag_s for m in here), default=0.0)
     if cpu > BUSY_SHARE or lag > LATE_S:
         yield (
-            f"the load generator was near its own limit at {load.label} (up to {cpu:.0%} of a "
-            f"core, up to {1000 * lag:.0f} ms late): fast servers may be faster than it says"
+            f"the load generator was short of time at {load.label} (up to {cpu:.0%} of a core, "
+            f"up to {1000 * lag:.0f} ms late): fast servers may be faster than it says"
         )
 
 

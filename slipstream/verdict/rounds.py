@@ -217,7 +217,8 @@ class Rounds:
         try:
             asked = self._plan.prompts[: self._plan.answers]
             length = min(ANSWER_TOKENS, results.settings.max_tokens)
-            self._answers[name] = await answers.ask(target, asked, length)
+            texts = await answers.ask(target, asked, length, self._plan.silence_s)
+            self._answers[name] = texts
         except UserError as error:
             serving.check()
             self._notes.append(f"{name}: its answers could not be compared: {error}")
@@ -260,7 +261,7 @@ class Rounds:
             deal = PromptDeck(plan.prompts, _SEED + place).deal
         else:
             deck = PromptDeck(plan.prompts, _SEED + number * len(self._results.loads) + place)
-            deal = numbered(deck, f"{plan.tag}-{number}-{place}").__next__
+            deal = numbered(deck, self._tag(serving.candidate, f"{number}-{place}")).__next__
         length, report = settings.max_tokens, self._observer.requests
         if load.rate is not None:
             seed = number * len(self._results.loads) + place
@@ -268,6 +269,14 @@ class Rounds:
             return Arrivals(serving.target, deal, demand, report)
         level = LevelLoad(load.concurrency or 1, length, plan.requests)
         return Level(serving.target, deal, level, report)
+
+    def _tag(self, candidate: Candidate, tag: str) -> str:
+        """What its prompts are numbered by: the same for all, unless they share one server."""
+        running = [
+            c.name for c in self._plan.candidates if not c.command and c.url == candidate.url
+        ]
+        own = f"-{running.index(candidate.name)}" if len(running) > 1 else ""
+        return f"{self._plan.tag}-{tag}{own}"
 
     async def _watched(self, serving: Serving, level: Level | Arrivals, load: Load) -> LevelRun:
         """Run the level, but not longer than it makes sense."""

@@ -39,7 +39,7 @@ def test_nothing_to_say() -> None:
 
 def test_a_load_generator_at_its_limit() -> None:
     (busy,) = noted(measured("a", cpu=0.83), measured("b"))
-    assert "its own limit at C=1 (up to 83% of a core, up to 1 ms late)" in busy
+    assert "short of time at C=1 (up to 83% of a core, up to 1 ms late)" in busy
     (late,) = noted(measured("a", lag=0.25), measured("b"))
     assert "up to 250 ms late" in late
 

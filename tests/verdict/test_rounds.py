@@ -164,6 +164,16 @@ async def test_prompts_are_the_same_for_all_and_never_come_twice() -> None:
         assert other_run.complete
 
 
+async def test_two_names_of_one_server_share_no_prompt() -> None:
+    """Comparing a server with itself shows what noise alone does, if no cache helps the second."""
+    async with fakes({}) as (candidates, servers):
+        twin = Candidate("twin", candidates[0].url)
+        await run([*candidates, twin], [ONE])
+        texts = [text for text in contents(servers[0]) if text.startswith("Task ")]
+    assert len(texts) > 60
+    assert len(set(texts)) == len(texts)
+
+
 async def test_prompts_repeat_if_asked() -> None:
     async with fakes({}, {}) as (candidates, servers):
         many = {"requests": 45}

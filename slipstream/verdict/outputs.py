@@ -1,0 +1,64 @@
+"""Where a verdict's answer goes: the terminal and files."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import typer
+from rich.console import Console
+
+from slipstream.bench.command import check_writable
+from slipstream.verdict.contents import Questions, contents
+from slipstream.verdict.html import html
+from slipstream.verdict.log import append_entry
+from slipstream.verdict.markdown import markdown
+from slipstream.verdict.report import Report
+from slipstream.verdict.results import Results, write
+from slipstream.verdict.terminal import print_report
+
+_WIDTH = 120  # of tables that do not go to a terminal
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Where the answer goes, besides the terminal."""
+
+    json: Path | None
+    html: Path | None
+    markdown: Path | None
+    log: Path | None
+
+    def check(self) -> None:
+        """Raise ``UserError`` if one of the files could not be written."""
+        for name in ("json", "html", "markdown", "log"):
+            if (path := getattr(self, name)) is not None:
+                check_writable(f"--{name}", path)
+
+    def save(self, results: Results) -> None:
+        """The JSON, also of partial results. A full disk does not end the measuring."""
+        if self.json is None:
+            return
+        try:
+            write(self.json, results)
+        except OSError as error:
+            typer.echo(f"note: cannot write {self.json}: {error.strerror}", err=True)
+
+    def render(self, results: Results, questions: Questions, data: Path | None) -> None:
+        """All reports of these results; ``data`` is where their JSON is."""
+        if self.log is not None:
+            append_entry(self.log, results, questions, data)
+        self.show(contents(results, questions))
+
+    def show(self, report: Report) -> None:
+        """On the terminal and as files; the path of the page is the last line."""
+        print_report(report, console())
+        if self.markdown is not None:
+            self.markdown.write_text(markdown(report), encoding="utf-8")
+        if self.html is not None:
+            self.html.write_text(html(report), encoding="utf-8")
+            typer.echo(f"\n{self.html}")
+
+
+def console(stderr: bool = False) -> Console:
+    """Of standard output, or error; wide where it is no terminal, so that tables are whole."""
+    found = Console(stderr=stderr, highlight=False)
+    return found if found.is_terminal else Console(stderr=stderr, highlight=False, width=_WIDTH)
