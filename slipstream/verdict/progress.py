@@ -42,7 +42,8 @@ class Display:
     def doing(self, what: str, left_s: float | None) -> None:
         """See ``Observer``."""
         self._left = f", {duration(left_s)} left" if left_s is not None else ""
-        self._progress.reset(self._task, total=None, description=escape(what), state="starting")
+        self._progress.reset(self._task, total=None, description=escape(what))
+        self._progress.update(self._task, state=f"starting{self._left}")
 
     def waiting(self, reason: str) -> None:
         """See ``Observer``."""

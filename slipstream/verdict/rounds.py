@@ -162,7 +162,8 @@ class Rounds:
         limit, spent = self._plan.time_limit_s, time.monotonic() - started
         if limit is None or spent * (number + 1) / number <= limit:
             return False
-        self._notes.append(f"ended after {number} rounds, by the time limit")
+        rounds = "one round" if number == 1 else f"{number} rounds"
+        self._notes.append(f"ended after {rounds}, by the time limit")
         return True
 
     async def _visit(self, candidate: Candidate, load: Load, number: int) -> None:

@@ -25,6 +25,7 @@ class FakeServer:
     streams: bool = True  # False: ignores "stream"
     tokens_per_chunk: int = 1
     chunk_seconds: float = 0.0
+    speed: Callable[[int], float] | None = None  # chunks per second of each of so many in flight
     accepted_length: float | None = None
     end_after: int | None = None  # tokens after which an answer ends by itself
     keep_alive: bool = True
@@ -101,6 +102,9 @@ class FakeServer:
         await response.write(last)
         return response
 
+    def _next_chunk(self) -> float:
+        return 1 / self.speed(self.in_flight) if self.speed else self.chunk_seconds
+
     async def _start(self, request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream; charset=utf-8"})
         if not self.keep_alive:
@@ -119,7 +123,7 @@ class FakeServer:
         await response.write(_chunk({"role": "assistant", "content": ""}, self._usage(0)))
         sent = 0
         while sent < tokens and fault != "empty":
-            await asyncio.sleep(self.chunk_seconds)
+            await asyncio.sleep(self._next_chunk())
             sent = min(sent + self.tokens_per_chunk, tokens)
             await response.write(_chunk({"content": self.says}, self._usage(sent)))
             if fault == "die" and request.transport:

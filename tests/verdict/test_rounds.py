@@ -66,6 +66,7 @@ async def run(
     rounds: int = 1,
     settings: dict[str, Any] | None = None,
     log: Log | None = None,
+    limit_s: float | None = 100,
     **plan: Any,
 ) -> Results:
     """A whole verdict of small requests."""
@@ -82,7 +83,7 @@ async def run(
     made = Plan(candidates, PROMPTS, form, **{"answers": 2} | plan)
     saved: list[int] = []
     rounds_ = Rounds(made, results, log or Log(), lambda: saved.append(len(results.measurements)))
-    async with asyncio.timeout(100):
+    async with asyncio.timeout(limit_s):
         await rounds_.run()
     assert saved == sorted(saved)
     assert set(saved) >= set(range(1, len(results.measurements) + 1))  # after every single one
@@ -210,7 +211,7 @@ async def test_no_round_begins_that_the_time_limit_would_cut() -> None:
     async with fakes({}, {}) as (candidates, _):
         results = await run(candidates, [ONE], rounds=5, time_limit_s=0.0)
     assert len(results.measurements) == 2
-    assert results.notes == ["ended after 1 rounds, by the time limit"]
+    assert results.notes == ["ended after one round, by the time limit"]
 
 
 async def test_answers_are_compared() -> None:
