@@ -1,7 +1,7 @@
 """The step loop of a simulated engine, around the very policies that drive the real one."""
 
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import count, zip_longest
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,7 +107,9 @@ class Simulation:
         self._machine, self._workload = machine, workload
         self._speculation, self._policy = speculation, policy
         self._pace = pace
-        self._texts = np.random.default_rng([seed, 1])  # the same requests for any speculation
+        # The same requests for any speculation, whenever the extra ones come among the others.
+        self._texts = np.random.default_rng([seed, 1])
+        self._extra_texts = np.random.default_rng([seed, 3])
         self._random = np.random.default_rng([seed, 2])
         self._running: list[Request] = []
         self._begun = 0  # of the closed loop
@@ -150,7 +152,7 @@ class Simulation:
             self._begin(extra.prompt, extra.output, extra=True)
 
     def _begin(self, prompt: int, output: int, extra: bool) -> None:
-        machine, texts = self._machine, self._texts
+        machine, texts = self._machine, self._extra_texts if extra else self._texts
         log_odds = float(texts.normal(0.0, machine.between_requests))
         sampled = bool(texts.random() < self._workload.sampled)
         request = Request(next(self._ids), prompt, output, log_odds, sampled, extra)
@@ -239,8 +241,8 @@ class Simulation:
         for i, _ in drafting:
             ending[i].request.entered = ending[i].request.committed
         levels = [float(sum(min(max(lag, 1), JUST_ENTERED) for lag in lags))]
-        for level in range(1, max(shape.num_steps for _, shape in drafting)):
-            levels.append(sum(shape.topk for _, shape in drafting if shape.num_steps > level))
+        expanded = zip_longest(*(guesses[i].expanded for i, _ in drafting), fillvalue=0)
+        levels += [float(rows) for rows in map(sum, expanded) if rows]
         entered = float(sum(max(lag - JUST_ENTERED, 0) for lag in lags))
         return guesses, self._machine.draft(levels, entered)
 
