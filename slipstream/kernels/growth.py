@@ -48,6 +48,7 @@ class TreeGrowth:
     levels: Int32  # [R] of the tree
     topk: Int32  # [R] children of a node, and nodes expanded per level
     nodes: Int32  # [R] most of the tree, without the root
+    least_scores: NDArray[np.float32]  # [R] log probability of a path that goes on, at least
     sampling: SamplingRows  # [R] of the roots' children
 
 

@@ -19,11 +19,13 @@ UNDRAFTED = 99  # a token that no draft has
 class Guess:
     """A draft, and the ``truth``: what the target emits, as far as the draft can matter to it.
 
-    A node's token is its rank among its siblings.
+    A node's token is its rank among its siblings. ``expanded`` is how many nodes of each level got
+    children.
     """
 
     draft: Draft
     truth: list[int]
+    expanded: tuple[int, ...] = ()
 
 
 def guess(
@@ -34,13 +36,14 @@ def guess(
     random: np.random.Generator,
 ) -> list[Guess]:
     """Trees of one shape for R requests, as EAGLE-2 grows them: the ``topk`` likeliest nodes of a
-    level are expanded, and of all nodes the likeliest are proposed.
+    level are expanded, as far as they are likely enough, and of all nodes the likeliest are
+    proposed.
 
     ``log_odds`` ``[R]`` is by how much each request's text is easier than the machine says.
     """
     requests, width = len(log_odds), shape.topk
     truths = np.array([machine.truth_of(each) for each in sampled.tolist()])
-    scores, parents, tokens, right = [], [], [], []
+    scores, parents, tokens, right, expanded = [], [], [], [], []
     beams = np.zeros((requests, 1))
     places = np.full((requests, 1), -1)  # of the beams, among all nodes
     on_path = np.ones((requests, 1), dtype=np.bool_)
@@ -52,8 +55,11 @@ def guess(
         first = reached.argmax(axis=2)
         hit = np.zeros(chances.shape, dtype=np.bool_)
         np.put_along_axis(hit, first[..., None], reached.any(axis=2)[..., None], axis=2)
-        hit &= on_path[..., None]
-        paths = (beams[..., None] + np.log(chances)).reshape(requests, -1)
+        grown = (beams >= shape.least_score) & (beams > -np.inf)
+        expanded.append(grown.sum(axis=1))
+        hit &= (on_path & grown)[..., None]
+        paths = np.where(grown, beams, -np.inf)[..., None] + np.log(chances)
+        paths = paths.reshape(requests, -1)
         scores.append(paths)
         parents.append(np.repeat(places, width, axis=1))
         tokens.append(np.tile(np.arange(width), (requests, beams.shape[1])))
@@ -67,6 +73,7 @@ def guess(
         np.concatenate(parents, axis=1),
         np.concatenate(tokens, axis=1),
         np.concatenate(right, axis=1),
+        np.stack(expanded[1:], axis=1) if expanded[1:] else np.zeros((requests, 0), dtype=np.intp),
         shape.num_draft_tokens - 1,
     )
 
@@ -127,6 +134,7 @@ def _select(
     parents: NDArray[np.intp],
     tokens: NDArray[np.intp],
     right: NDArray[np.bool_],
+    expanded: NDArray[np.intp],
     nodes: int,
 ) -> list[Guess]:
     """The likeliest nodes of each request; a parent is likelier than its children."""
@@ -135,12 +143,19 @@ def _select(
     new = np.zeros((requests, size + 1), dtype=np.intp)  # the root's place is the last
     np.put_along_axis(new, order, np.arange(1, order.shape[1] + 1)[None], axis=1)
     chosen = np.take_along_axis(new, np.take_along_axis(parents, order, axis=1), axis=1)
-    columns = (np.take_along_axis(tokens, order, axis=1), chosen)
+    chosen_tokens = np.take_along_axis(tokens, order, axis=1)
     kept_scores = np.take_along_axis(scores, order, axis=1)
+    sizes = (kept_scores > -np.inf).sum(axis=1)
     truths: list[list[int]] = [[] for _ in range(requests)]
     for request, place in zip(*np.nonzero(right), strict=True):  # level by level
         truths[request].append(int(tokens[request, place]))
     for truth in truths:
         truth.append(UNDRAFTED)
-    rows = zip(*(column.tolist() for column in columns), kept_scores.tolist(), truths, strict=True)
-    return [Guess(Draft(*row[:3]), row[3]) for row in rows]
+    rows = zip(chosen_tokens.tolist(), chosen.tolist(), kept_scores.tolist(), strict=True)
+    drafts = [
+        Draft(*(column[:size] for column in row)) for row, size in zip(rows, sizes, strict=True)
+    ]
+    return [
+        Guess(draft, truth, tuple(levels))
+        for draft, truth, levels in zip(drafts, truths, expanded.tolist(), strict=True)
+    ]

@@ -1,6 +1,7 @@
 """Token trees: what one request proposes to the target in one step."""
 
 from collections.abc import Sequence
+from math import inf
 from typing import Self
 
 import msgspec
@@ -8,21 +9,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-class TreeShape(msgspec.Struct, frozen=True):
+class TreeShape(msgspec.Struct, frozen=True, omit_defaults=True):
     """How much to speculate, in SGLang's names and counting.
 
-    ``num_draft_tokens`` counts the root: 16 means the root and at most 15 draft nodes.
+    ``num_draft_tokens`` counts the root: 16 means the root and at most 15 draft nodes. What would
+    follow a path that the drafter thinks less likely than ``least_score``, a natural logarithm, is
+    not drafted.
     """
 
     num_steps: int  # levels of the tree, at least 1
     topk: int  # children kept per expanded node and nodes kept per level
     num_draft_tokens: int  # rows of one request in one step, the root included
+    least_score: float = -inf
 
     def within(self, rows: int) -> "TreeShape":
         """This shape with at most so many rows."""
         if self.num_draft_tokens <= rows:
             return self
-        return TreeShape(self.num_steps, self.topk, rows)
+        return msgspec.structs.replace(self, num_draft_tokens=rows)
 
 
 _ROOT_ALONE = np.array([-1], dtype=np.int32)

@@ -22,7 +22,10 @@ def guesses(machine: Machine, shape: TreeShape, count: int) -> list[Guess]:
     return guess(machine, shape, zeros, zeros.astype(np.bool_), np.random.default_rng(1))
 
 
-@pytest.mark.parametrize("shape", [TreeShape(1, 1, 2), TreeShape(2, 1, 3), TreeShape(4, 4, 16)])
+@pytest.mark.parametrize(
+    "shape",
+    [TreeShape(1, 1, 2), TreeShape(2, 1, 3), TreeShape(4, 4, 16), TreeShape(4, 2, 16, -1.0)],
+)
 def test_trees_are_well_formed(shape: TreeShape) -> None:
     for each in guesses(TWO_AMX_CORES, shape, 50):
         draft = each.draft
@@ -33,6 +36,7 @@ def test_trees_are_well_formed(shape: TreeShape) -> None:
         for node, parent in enumerate(draft.parents):
             assert parent <= node
             assert draft.scores[node] <= scores[parent]
+            assert scores[parent] >= shape.least_score
         assert each.truth[-1] == UNDRAFTED
         assert len(each.truth) <= shape.num_steps + 1
 

@@ -144,6 +144,7 @@ class Grower:
         levels: _Int32,
         topk: _Int32,
         nodes: _Int32,
+        least_scores: _Floats,
         temperature: NDArray[np.float64],
         top_p: NDArray[np.float64],
         min_p: NDArray[np.float64],

@@ -38,6 +38,7 @@ class NativeGrower:
             growth.levels,
             growth.topk,
             growth.nodes,
+            growth.least_scores,
             sampling.temperature,
             sampling.top_p,
             sampling.min_p,

@@ -17,12 +17,13 @@ class Candidates:
     """All nodes that were proposed, a row for each of R requests, level after level.
 
     A candidate's score is the log probability of its path; -inf marks a place that is empty.
-    ``levels``, ``topk`` and ``nodes``, all ``[R]``, are those of `TreeGrowth`.
+    ``levels``, ``topk``, ``nodes`` and ``least_scores``, all ``[R]``, are those of `TreeGrowth`.
     """
 
-    def __init__(self, levels: Int32, topk: Int32, nodes: Int32) -> None:
+    def __init__(self, levels: Int32, topk: Int32, nodes: Int32, least_scores: Float32) -> None:
         self.widest = int(topk.max())
         self._levels, self._topk, self._nodes = levels, topk, nodes
+        self._least_scores = least_scores
         empty = np.zeros((len(topk), 0), dtype=np.int32)
         self.tokens, self.parents = empty, empty
         self.scores = empty.astype(np.float32)
@@ -47,7 +48,8 @@ class Candidates:
         """The best nodes of the level whose first place is ``first``, and which are worth it.
 
         Both are ``[R, widest]``. A node that is not among the best of all can have no descendant
-        there, since no path is likelier than its beginning.
+        there, since no path is likelier than its beginning; one that is not likely enough gets
+        none.
         """
         best = np.argsort(-self.scores[:, first:], axis=1, kind="stable")[:, : self.widest]
         places = (best + first).astype(np.int32)
@@ -55,7 +57,7 @@ class Candidates:
         ranked = -np.sort(-self.scores, axis=1)
         last = np.minimum(self._nodes, ranked.shape[1])[:, None] - 1
         worth = scores >= np.take_along_axis(ranked, last, axis=1)
-        worth &= scores > -np.inf
+        worth &= (scores > -np.inf) & (scores >= self._least_scores[:, None])
         worth &= np.arange(self.widest) < self._topk[:, None]
         worth &= depth < self._levels[:, None]
         return places, worth

@@ -120,6 +120,7 @@ def _growth(stretches: list[_Stretch]) -> TreeGrowth:
     numbers = [(rule.temperature, rule.top_p, rule.min_p) for rule in rules]
     temperature, top_p, min_p = np.array(list(zip(*numbers, strict=True)), dtype=np.float64)
     seed = np.array([rule.seed for rule in rules], dtype=np.uint64)
+    least = [stretch.task.shape.least_score for stretch in stretches]
     tokens, sources = _entries(stretches)
     return TreeGrowth(
         tokens=tokens,
@@ -130,6 +131,7 @@ def _growth(stretches: list[_Stretch]) -> TreeGrowth:
         levels=levels,
         topk=topk,
         nodes=nodes,
+        least_scores=np.array(least, dtype=np.float32),
         sampling=SamplingRows(temperature, top_p, min_p, top_k, seed, position),
     )
 

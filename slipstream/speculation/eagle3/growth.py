@@ -28,7 +28,7 @@ class LevelGrower:
         self._rank = rank
 
     def __call__(self, growth: TreeGrowth) -> list[GrownTree]:
-        candidates = Candidates(growth.levels, growth.topk, growth.nodes)
+        candidates = Candidates(growth.levels, growth.topk, growth.nodes, growth.least_scores)
         widest = candidates.widest
         entries = lay_chains(
             growth.rings, growth.entered, growth.roots, growth.tokens, growth.sources

@@ -7,12 +7,13 @@ whole path is accepted, and a second costs the goodput that the engine has witho
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import exp, inf
+from itertools import zip_longest
+from math import exp, floor, inf
 
 import msgspec
 import numpy as np
 
-from slipstream.speculation.drafter import Draft
+from slipstream.speculation.drafter import Draft, Source
 from slipstream.speculation.policy.calibration import Calibration
 from slipstream.speculation.policy.cost_model import CostModel, DraftWork
 from slipstream.speculation.policy.depth import Choice, Demand, choose
@@ -34,6 +35,8 @@ LEAST_CAUGHT_UP = 512  # positions that one step may catch up with, beyond one r
 CAUGHT_UP = 8  # positions that count as none to catch up with
 MOST_NODES = 24  # of one tree
 MOST_UNSETTLED = 64  # steps that wait for being learned from
+LEAST_FOLLOWED = 0.01  # probability of a path, below which nothing is too unlikely to follow
+SCORE_STEPS = 4  # per unit of a natural logarithm
 MOST_ADVANTAGE = 8.0  # that is believed, of speculation over plain decoding
 
 
@@ -149,7 +152,7 @@ class AdaptivePolicy:
         step.looked_up = [draft is not None for draft in found]
         choice = self._choice(requests, other_rows)
         step.tries = self._steps % TRY_EVERY == 0
-        step.shapes = _shapes(requests, choice, step.tries)
+        step.shapes = self._shapes(step, choice)
         if choice.levels and not step.tries:
             self._leave_to_lookup(step, choice, found)
         chosen = choice.chosen.tolist()
@@ -216,6 +219,30 @@ class AdaptivePolicy:
             self._plan = plan = _Plan(choice, ids, other_rows, self._busy + CHOSEN_FOR)
         return plan.choice
 
+    def _shapes(self, step: _Step, choice: Choice) -> list[TreeShape | None]:
+        if not choice.levels:
+            return [None] * len(step.requests)
+        levels, width = choice.levels, choice.width
+        if step.tries:
+            levels, width = levels + 1, WIDTH
+        nodes = levels if width == 1 else min(MOST_NODES, levels * width * 2)
+        shapes: list[TreeShape | None] = []
+        for request, record, chosen in zip(
+            step.requests, step.records, choice.chosen.tolist(), strict=True
+        ):
+            least = -inf if step.tries else self._least_score(choice, request, record)
+            shape = TreeShape(levels, width, 1 + nodes, least)
+            shapes.append(_within(shape, request) if chosen else None)
+        return shapes
+
+    def _least_score(self, choice: Choice, request: Speculating, record: Record) -> float:
+        """What the drafter must say of a path that is worth following, in coarse steps."""
+        likely = min(choice.followed / record.skill, 1.0)
+        if likely < LEAST_FOLLOWED:
+            return -inf
+        score = self.calibration.score_of(likely, 1, (Source.MODEL, request.sampled))
+        return min(floor(SCORE_STEPS * score) / SCORE_STEPS, 0.0)
+
     def _record(self, request_id: int) -> Record:
         record = self._records.get(request_id)
         if record is None:
@@ -247,6 +274,7 @@ class AdaptivePolicy:
         outlook[levels >= facts[:, 1, None] - 1] = 0.0
         return Demand(
             outlook=outlook,
+            reached=self.outlook.reached(facts[:, 2] > 0),
             context=facts[:, 0].astype(np.float64),
             catching_up=self.costs.entry * behind / within,
             first_rows=2,
@@ -304,8 +332,8 @@ class AdaptivePolicy:
             self._sum_up(step)
             self.costs.note_step(taken.rows, taken.attention, taken.seconds)
             self.lookups.took(taken.lookup_seconds, sum(step.looked_up))
-            if any(step.shapes) and taken.draft_seconds > 0:
-                self.costs.note_draft(_work(step), taken.draft_seconds)
+            if taken.draft_seconds > 0 and (work := _work(step)).first:
+                self.costs.note_draft(work, taken.draft_seconds)
             for place in range(len(step.requests)):
                 weighed = step.weighed.get(place)
                 outcomes = weighed.outcomes(step.emitted[place]) if weighed else []
@@ -378,38 +406,23 @@ class AdaptivePolicy:
         )
 
 
-def _shapes(requests: Sequence[Speculating], choice: Choice, tries: bool) -> list[TreeShape | None]:
-    if not choice.levels:
-        return [None] * len(requests)
-    levels, width = choice.levels + tries, WIDTH if tries else choice.width
-    nodes = levels if width == 1 else min(MOST_NODES, levels * width * 2)
-    shape = TreeShape(levels, width, 1 + nodes)
-    return [
-        _within(shape, request) if chosen else None
-        for request, chosen in zip(requests, choice.chosen.tolist(), strict=True)
-    ]
-
-
 def _within(shape: TreeShape, request: Speculating) -> TreeShape | None:
     """Not beyond the request's last token, which needs no draft."""
     levels = request.remaining - 1
     if levels >= shape.num_steps:
         return shape
-    return TreeShape(levels, shape.topk, shape.num_draft_tokens) if levels > 0 else None
+    return msgspec.structs.replace(shape, num_steps=levels) if levels > 0 else None
 
 
 def _work(step: _Step) -> DraftWork:
     """What this step's drafting computed, about."""
     drafting = [
-        (request, shape)
-        for request, shape in zip(step.requests, step.shapes, strict=True)
-        if shape is not None
+        (request.lag, weighed.expanded(shape))
+        for place, (request, shape) in enumerate(zip(step.requests, step.shapes, strict=True))
+        if shape is not None and (weighed := step.weighed.get(place))
     ]
-    levels = max(shape.num_steps for _, shape in drafting)
-    deeper = tuple(
-        sum(shape.topk for _, shape in drafting if shape.num_steps > level)
-        for level in range(1, levels)
-    )
-    lags = [request.lag for request, _ in drafting]
+    expanded = zip_longest(*(rows for _, rows in drafting), fillvalue=0)
+    deeper = tuple(rows for rows in map(sum, expanded) if rows)
+    lags = [lag for lag, _ in drafting]
     first = sum(min(max(lag, 1), CAUGHT_UP) for lag in lags)
     return DraftWork(first, deeper, sum(max(lag - CAUGHT_UP, 0) for lag in lags))

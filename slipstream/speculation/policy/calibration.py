@@ -1,7 +1,7 @@
 """What a drafter's probabilities are worth, learned from what the target then emits."""
 
 from bisect import bisect_left
-from math import exp
+from math import exp, log
 
 from slipstream.speculation.drafter import Source
 
@@ -39,6 +39,11 @@ class Calibration:
         credit = PRIOR * self._all_accepted[row] / self._all_promised[row]
         ratio = (self._accepted[place] + credit) / (self._promised[place] + PRIOR)
         return min(exp(score) * ratio, 1.0)
+
+    def score_of(self, probability: float, depth: int, kind: Kind) -> float:
+        """About what a drafter says of a path that has this probability; see `probability`."""
+        row = _place(-1.0, depth, kind) // _BINS
+        return log(probability * self._all_promised[row] / self._all_accepted[row])
 
     def learn(self, score: float, depth: int, kind: Kind, accepted: bool) -> None:
         """This path was ``accepted`` or not."""

@@ -11,6 +11,7 @@ from slipstream.speculation.policy.outlook import LEVELS, WIDTH
 Float64 = NDArray[np.float64]
 
 OPTIONS = [(levels, width) for levels in (1, 2, 3, 4, 6, LEVELS) for width in (1, 2, WIDTH)]
+BEST_CHILD = 0.8  # of a path's probability, that its best continuation may have
 MANY_REQUESTS = 32  # from which on deep trees cannot pay, so that few options are weighed
 _WITHIN = np.array(
     [
@@ -24,7 +25,8 @@ _WITHIN = np.array(
 class Choice:
     """What to draft, for the requests in ``chosen`` (bool ``[R]``); ``levels`` 0 is nothing.
 
-    ``gain`` is what that adds to plain decoding, in tokens, the time it takes paid for.
+    ``gain`` is what that adds to plain decoding, in tokens, the time it takes paid for. A path that
+    is less likely than ``followed`` is not worth another level.
     """
 
     levels: int
@@ -34,17 +36,20 @@ class Choice:
     emitted: float  # tokens expected of the step
     seconds: float  # expected of drafting and the step, were there nothing but these requests
     gain: float
+    followed: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
     """Requests that could draft, and what they share the step with.
 
-    ``outlook`` ``[R, LEVELS, WIDTH]``; ``context`` and ``catching_up`` ``[R]``: tokens committed,
-    and seconds that the drafter needs to catch up, as far as this step has to pay for them.
+    ``outlook`` ``[R, LEVELS, WIDTH]``; ``reached`` ``[LEVELS]``, the share of drafts that get so
+    deep; ``context`` and ``catching_up`` ``[R]``: tokens committed, and seconds that the drafter
+    needs to catch up, as far as this step has to pay for them.
     """
 
     outlook: Float64
+    reached: Float64
     context: Float64
     catching_up: Float64
     first_rows: int  # of the drafter's first level, per request about
@@ -85,8 +90,12 @@ def choose(demand: Demand, costs: CostModel, price: float) -> Choice:
     # The nodes' attention is in their worth.
     emitted = requests + float(nodes[best, :count].sum())
     own = costs.seconds_up_to(requests + count)
-    taken = alone + float(own[requests + count] - own[requests]) + drafts[best] + catching_up
-    return Choice(levels, width, chosen, count, emitted, taken, float(totals[best]))
+    verifying = float(own[requests + count] - own[requests])
+    taken = alone + verifying + drafts[best] + catching_up
+    row = float(seconds[rows + count] - seconds[rows]) / count
+    level = costs.drafter.at(drafting * width) / drafting
+    followed = price * (row + level) / BEST_CHILD
+    return Choice(levels, width, chosen, count, emitted, taken, float(totals[best]), followed)
 
 
 def _worthwhile(
@@ -104,5 +113,10 @@ def _worthwhile(
 
 def _seconds(option: tuple[int, int], drafting: int, demand: Demand, costs: CostModel) -> float:
     levels, width = option
-    deeper = (drafting * width,) * (levels - 1)
-    return costs.draft(DraftWork(drafting * demand.first_rows, deeper))
+    seconds = costs.draft(DraftWork(drafting * demand.first_rows))
+    for reached in demand.reached[1:levels].tolist():
+        drafted = 1.0 - (1.0 - reached) ** drafting  # how often any request gets so deep
+        if drafted > 0.01:
+            rows = drafting * width * reached / drafted
+            seconds += drafted * costs.drafter.at(max(round(rows), 1))
+    return seconds

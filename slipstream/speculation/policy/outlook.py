@@ -49,6 +49,7 @@ class Outlook:
             [[0.55**level * rank for rank in ranks] for level in range(1, LEVELS + 1)]
             for _ in range(2)
         ]
+        self._reached = [[1.0] * LEVELS for _ in range(2)]
         self._drafts = [[4.0] * LEVELS for _ in range(2)]
 
     def of(self, records: Sequence[Record], sampled: NDArray[np.bool_]) -> Float64:
@@ -59,6 +60,13 @@ class Outlook:
         most = np.minimum.accumulate(np.minimum(expected[:, :, :1], 1.0), axis=1)
         likely: Float64 = np.minimum(expected, most)
         return likely
+
+    def reached(self, sampled: NDArray[np.bool_]) -> Float64:
+        """Share of drafts that get to each level, of those that may, ``[LEVELS]``."""
+        share = float(sampled.mean())
+        greedy, drawn = np.array(self._reached)
+        shares: Float64 = (1.0 - share) * greedy + share * drawn
+        return shares
 
     def learn(
         self,
@@ -82,6 +90,7 @@ class Outlook:
             drafts = self._drafts[sampled]
             drafts[level] += 1.0
             pace = max(rate, 1.0 / drafts[level])
+            self._reached[sampled][level] += pace * (bool(nodes) - self._reached[sampled][level])
             for rank in range(width):
                 probability = nodes[rank] if rank < len(nodes) else 0.0
                 value += probability

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from slipstream.speculation.drafter import Draft, Source
 from slipstream.speculation.policy.calibration import Calibration
+from slipstream.speculation.tree import TreeShape
 
 
 @dataclass(slots=True)
@@ -60,6 +61,18 @@ class WeighedDraft:
             else:
                 right.append(None if above else above)
         return right[1:]
+
+    def expanded(self, shape: TreeShape) -> list[int]:
+        """How many nodes of each level but the last got children, about: those of a model that are
+        likely enough and not too many."""
+        likely = [0] * max(self.depths, default=0)
+        facts = zip(self.depths, self.draft.scores, self.draft.origins, strict=True)
+        deepest = 0
+        for depth, score, source in facts:
+            if source != Source.LOOKUP:
+                deepest = max(deepest, depth)
+                likely[depth - 1] += score >= shape.least_score
+        return [min(nodes, shape.topk) for nodes in likely[: max(deepest - 1, 0)]]
 
     def by_level(self) -> list[list[float]]:
         """Probabilities of each level's nodes of a model, the best first."""

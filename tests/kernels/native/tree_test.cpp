@@ -44,6 +44,16 @@ void test_hopeless_nodes_are_left_out() {
   CHECK((tree.best().tokens == std::vector<int32_t>{5}));
 }
 
+void test_unlikely_paths_end() {
+  GrowingTree tree({3, 2, 8, -1.5f});
+  propose(tree, GrowingTree::kRoot, {5, 6}, {-1, -2});
+  CHECK((tree.expand(1) == Ints{0}));
+  propose(tree, 0, {7, 8}, {-0.5f, -1});  // -1.5 is just likely enough
+  CHECK((tree.expand(2) == Ints{2}));
+  propose(tree, 2, {9, 4}, {-1, -2});
+  CHECK((tree.best().tokens == std::vector<int32_t>{5, 7, 6, 8, 9, 4}));
+}
+
 void test_ties_go_to_the_first() {
   GrowingTree tree({2, 3, 2});
   propose(tree, GrowingTree::kRoot, {5, 6, 7}, {-1, -1, -1});
@@ -66,6 +76,7 @@ void test_nothing_to_grow() {
 void test_tree() {
   test_best_paths_are_kept();
   test_hopeless_nodes_are_left_out();
+  test_unlikely_paths_end();
   test_ties_go_to_the_first();
   test_nothing_to_grow();
 }

@@ -15,6 +15,7 @@ shapes = st.builds(
     num_steps=st.integers(1, 5),
     topk=st.integers(1, 4),
     num_draft_tokens=st.integers(2, 20),
+    least_score=st.sampled_from([-np.inf, -4.0, -2.0, -1.0]),
 )
 
 
@@ -33,6 +34,7 @@ def grown_alone(root: int, shape: TreeShape) -> dict[Path, float]:
     everything: dict[Path, float] = {}
     for _ in range(shape.num_steps):
         best = sorted(level, key=lambda path: -level[path])[: shape.topk]
+        best = [path for path in best if level[path] >= shape.least_score]
         level = {
             (*path, token): np.float32(level[path]) + np.float32(logprob)
             for path in best
@@ -45,7 +47,8 @@ def grown_alone(root: int, shape: TreeShape) -> dict[Path, float]:
 
 def candidates_for(shapes: list[TreeShape]) -> Candidates:
     facts = [(shape.num_steps, shape.topk, shape.num_draft_tokens - 1) for shape in shapes]
-    return Candidates(*np.array(facts, dtype=np.int32).T)
+    least = np.array([shape.least_score for shape in shapes], dtype=np.float32)
+    return Candidates(*np.array(facts, dtype=np.int32).T, least)
 
 
 def grown_together(roots: list[int], shapes: list[TreeShape]) -> list[Draft]:

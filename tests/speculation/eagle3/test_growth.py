@@ -23,6 +23,8 @@ SHAPES = [
     TreeShape(6, 3, 5),  # levels that are not worth it
     TreeShape(2, 8, 30),
     TreeShape(40, 40, 300),  # beyond all limits
+    TreeShape(6, 3, 40, -9.0),  # not all paths are followed
+    TreeShape(8, 1, 9, -20.0),
 ]
 
 

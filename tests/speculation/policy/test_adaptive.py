@@ -1,6 +1,6 @@
 """The policy object itself: what it asks for, what it keeps, and that off is off."""
 
-from math import log
+from math import inf, log
 
 import pytest
 
@@ -90,3 +90,16 @@ def test_it_forgets_requests_and_sums_up() -> None:
     assert summary.emitted == 2 * summary.steps > 0
     assert summary.accepted == summary.steps
     assert not set(range(50)) & set(adaptive._records)
+
+
+def test_what_the_drafter_is_not_sure_of_ends_where_levels_cost() -> None:
+    adaptive = policy(Machine(target_operations=5e7, drafter_bytes=1e7, drafter_operations=1e6))
+    least = set()
+    for _ in range(40):
+        (shape,) = adaptive.plan([request(0)], 0)
+        adaptive.prune([chain(0.9, 0.8) if shape else NO_DRAFT], 0)
+        adaptive.observe([[0, 1, 5]], Taken(3, 150.0, 0.001, 0.01))
+        if shape:
+            least.add(shape.least_score)
+    assert min(least) == -inf  # sometimes more is drafted, to see what it is worth
+    assert any(-4 < score <= 0 for score in least)

@@ -17,11 +17,16 @@ def outlook(*best: float) -> NDArray[np.float64]:
 
 
 def chosen(
-    *best: float, machine: Machine = MACHINE, behind: float = 0.0, other_rows: int = 0
+    *best: float,
+    machine: Machine = MACHINE,
+    behind: float = 0.0,
+    other_rows: int = 0,
+    reached: float = 1.0,
 ) -> Choice:
     requests = len(best)
     demand = Demand(
         outlook=outlook(*best),
+        reached=np.full(LEVELS, reached),
         context=np.zeros(requests),
         catching_up=np.full(requests, behind),
         first_rows=2,
@@ -61,3 +66,17 @@ def test_a_choice_says_what_it_expects() -> None:
     assert 1.5 < choice.emitted < 9.0
     assert choice.seconds > CostModel(MACHINE).step(1, 0.0)
     assert choice.gain > 0
+
+
+def test_unlikely_paths_are_followed_where_that_is_cheap() -> None:
+    cheap, dear = (
+        chosen(0.8, machine=Machine(target_operations=operations, drafter_bytes=1e6)).followed
+        for operations in (1e7, 6e8)
+    )
+    assert 0 < cheap < dear < 1
+
+
+def test_levels_that_are_seldom_reached_cost_less() -> None:
+    dear = Machine(drafter_bytes=3e7, target_operations=1e7)
+    always, seldom = (chosen(0.75, machine=dear, reached=share) for share in (1.0, 0.3))
+    assert seldom.levels > always.levels

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slipstream.speculation.drafter import Draft, Source
+from slipstream.speculation.drafter import NO_DRAFT, Draft, Source
 from slipstream.speculation.policy.calibration import Calibration
 from slipstream.speculation.policy.weighing import WeighedDraft
+from slipstream.speculation.tree import TreeShape
 
 # Below the root 5 and 6, below the 5 a 7, below that an 8.
 TREE = Draft([5, 6, 7, 8], [0, 0, 1, 3], [log(0.6), log(0.3), log(0.5), log(0.2)])
@@ -83,3 +84,16 @@ def test_the_likeliest_nodes_always_hang_together(draft: Draft, skill: float, co
         assert 0 <= parent <= node
         original = draft.parents[kept.tokens[node]]
         assert (kept.tokens[parent - 1] if parent else -1) == original - 1
+
+
+def test_what_was_expanded() -> None:
+    draft = Draft(
+        tokens=[1, 2, 3, 4, 5],
+        parents=[0, 0, 1, 3, 2],
+        scores=[-0.1, -2.5, -0.3, -0.9, -0.1],
+        sources=[Source.MODEL, Source.BOTH, Source.MODEL, Source.MODEL, Source.LOOKUP],
+    )
+    assert weighed(draft).expanded(TreeShape(4, 2, 16)) == [2, 1]
+    assert weighed(draft).expanded(TreeShape(4, 1, 16)) == [1, 1]
+    assert weighed(draft).expanded(TreeShape(4, 2, 16, least_score=-1.0)) == [1, 1]
+    assert weighed(NO_DRAFT).expanded(TreeShape(4, 2, 16)) == []

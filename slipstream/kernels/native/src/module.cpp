@@ -208,8 +208,9 @@ void rank(Machine& machine, nb::ndarray<const float, nb::ndim<2>, nb::device::cp
 // See TreeGrowth in growth.py; all arrays are over requests but the first two, over rows.
 nb::list grow(Grower& grower, Machine& machine, Int32 tokens, Int32 sources, Int32 first_pages,
               int ring_pages, Int32 ring_starts, Int32 entered, Int32 roots, Int32 levels,
-              Int32 topk, Int32 nodes, Array<double, 1> temperature, Array<double, 1> top_p,
-              Array<double, 1> min_p, Int32 top_k, Array<uint64_t, 1> seed, Int32 position) {
+              Int32 topk, Int32 nodes, Array<float, 1> least_scores, Array<double, 1> temperature,
+              Array<double, 1> top_p, Array<double, 1> min_p, Int32 top_k, Array<uint64_t, 1> seed,
+              Int32 position) {
   std::vector<Growth> growths;
   size_t row = 0;
   for (size_t i = 0; i < roots.shape(0); ++i) {
@@ -218,7 +219,7 @@ nb::list grow(Grower& grower, Machine& machine, Int32 tokens, Int32 sources, Int
                        roots.data()[i],
                        tokens.data() + row,
                        sources.data() + row,
-                       {levels.data()[i], topk.data()[i], nodes.data()[i]},
+                       {levels.data()[i], topk.data()[i], nodes.data()[i], least_scores.data()[i]},
                        {temperature.data()[i], top_p.data()[i], min_p.data()[i], seed.data()[i],
                         top_k.data()[i], position.data()[i]}});
     if (growths[i].entered >= growths[i].root || growths[i].limits.topk > kMostRanked)
@@ -390,7 +391,8 @@ NB_MODULE(_native, m) {
           "machine"_a, "first"_a, "first_logits"_a, "deeper"_a, "deeper_logits"_a, "ids"_a)
       .def("grow", &grow, "machine"_a, "tokens"_a, "sources"_a, "first_pages"_a, "ring_pages"_a,
            "ring_starts"_a, "entered"_a, "roots"_a, "levels"_a, "topk"_a, "nodes"_a,
-           "temperature"_a, "top_p"_a, "min_p"_a, "top_k"_a, "seed"_a, "position"_a);
+           "least_scores"_a, "temperature"_a, "top_p"_a, "min_p"_a, "top_k"_a, "seed"_a,
+           "position"_a);
 }
 
 }  // namespace slipstream

@@ -17,6 +17,7 @@ std::vector<int> GrowingTree::expand(int depth) {
   if (depth >= limits_.levels || limits_.nodes <= 0) return level;
   level = ranked(level_, limits_.topk);
   level_ = int(nodes_.size());
+  while (!level.empty() && nodes_[level.back()].score < limits_.least_score) level.pop_back();
   if (limits_.nodes >= level_) return level;
   std::vector<float> scores;
   for (const Node& node : nodes_) scores.push_back(node.score);

@@ -1,6 +1,7 @@
 // One request's token tree while it grows (EAGLE-2: Li et al., 2024).
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <vector>
 
@@ -8,8 +9,9 @@ namespace slipstream {
 
 struct TreeLimits {
   int levels;
-  int topk;   // children of a node, and nodes expanded per level
-  int nodes;  // of the tree in the end, without the root
+  int topk;                       // children of a node, and nodes expanded per level
+  int nodes;                      // of the tree in the end, without the root
+  float least_score = -INFINITY;  // of a path that goes on
 };
 
 // A parent stands before its children. parents[i] is 0 for the root, k for node k - 1; scores are
@@ -39,7 +41,8 @@ class GrowingTree {
   void propose(int parent, const int32_t* tokens, const float* logprobs);
 
   // The best nodes of the level proposed last, at this depth, which get children next. A node that
-  // is not among the best of all is left out, since no path is likelier than its beginning.
+  // is not among the best of all is left out, since no path is likelier than its beginning, and so
+  // is one that is not likely enough.
   std::vector<int> expand(int depth);
 
   Node& operator[](int node) { return nodes_[node]; }
