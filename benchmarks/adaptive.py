@@ -37,6 +37,7 @@ from typing import Any
 import uvloop
 from adaptive_report import (
     BASE,
+    OURS,
     Equality,
     Measurement,
     Results,
@@ -53,7 +54,7 @@ from slipstream.bench.client import RequestForm, Target
 from slipstream.bench.http import Connection, Endpoint
 from slipstream.bench.in_flight import InFlight
 from slipstream.bench.process_tree import cpu_seconds, members
-from slipstream.bench.prompt_sets import Prompt, PromptDeck, load_prompts
+from slipstream.bench.prompt_sets import Prompt, PromptDeck, load_prompts, numbered
 from slipstream.bench.server_metrics import read_metrics
 from slipstream.bench.servers import Launch, Server, free_port
 from slipstream.bench.statistics import inter_token_latency_between, tokens_between
@@ -81,15 +82,6 @@ class Running:
     server: Server
     target: Target
     pids: list[int]
-
-
-def numbered(deck: PromptDeck, tag: str) -> Iterator[Prompt]:
-    """Prompts that no server has seen: each starts with a number of its own."""
-    number = 0
-    while True:
-        number += 1
-        first, *others = deck.deal()
-        yield [first | {"content": f"Task {tag}-{number}:\n\n{first['content']}"}, *others]
 
 
 async def measure(
@@ -219,7 +211,7 @@ async def start(stack: ExitStack, arguments: argparse.Namespace) -> dict[str, Ru
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "noise"
         write_noise_drafter(folder)
         drafter = str(folder)
-    ports = {name: free_port() for name in CONFIGURATIONS}
+    ports = {name: free_port() for name in arguments.configurations}
     launched = {
         name: stack.enter_context(Server(launch(name, arguments, drafter, port)))
         for name, port in ports.items()
@@ -245,7 +237,7 @@ async def start(stack: ExitStack, arguments: argparse.Namespace) -> dict[str, Ru
 async def run(arguments: argparse.Namespace, scenarios: list[Scenario]) -> dict[str, Any]:
     """All rounds and comparisons; the file is written after each round."""
     prompts = load_prompts(arguments.prompts)
-    results: Results = {scenario.name: {n: [] for n in CONFIGURATIONS} for scenario in scenarios}
+    results: Results = {s.name: {n: [] for n in arguments.configurations} for s in scenarios}
     comparer = Comparer(prompts, arguments.equal)
     write(arguments.json, {})  # now, if it cannot be written
     with ExitStack() as stack:
@@ -304,11 +296,25 @@ def phases(text: str) -> tuple[int, ...]:
     return tuple(int(number) for number in text.split(","))
 
 
+def configurations(text: str) -> list[str]:
+    names = text.split(",")
+    if unknown := set(names) - set(CONFIGURATIONS):
+        raise argparse.ArgumentTypeError(f"there is no {', '.join(sorted(unknown))}")
+    return [name for name in CONFIGURATIONS if name in {*names, BASE, OURS}]
+
+
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     levels = [1, 2, 5, 10, 30, 70, 100, 250]
+    parser.add_argument(
+        "--configurations",
+        type=configurations,
+        default=list(CONFIGURATIONS),
+        metavar="NAME,...",
+        help=f"of {', '.join(CONFIGURATIONS)}; {BASE} and {OURS} are always there",
+    )
     parser.add_argument("--concurrency", type=int, nargs="*", default=levels)
     parser.add_argument("--seconds", type=float, default=20, help="of a window")
     parser.add_argument("--rounds", type=int, default=6)
