@@ -30,6 +30,8 @@ LONGEST_UNPROBED = 1.0  # seconds
 PROBE_RATE = 0.1  # by which a probe changes what is expected
 PROBE = TreeShape(num_steps=1, topk=1, num_draft_tokens=2)
 TRY_EVERY = 32  # steps, after which more is drafted, to see what that is worth, and what it costs
+TRYING = 16  # requests that do so, at most
+LEAST_TRIED = 32  # rows more than what pays, of which one number may be tried; or as many again
 REPAID_WITHIN = 64.0  # tokens, in which catching up must pay
 LEAST_CAUGHT_UP = 512  # positions that one step may catch up with, beyond one request's
 CAUGHT_UP = 8  # positions that count as none to catch up with
@@ -223,16 +225,17 @@ class AdaptivePolicy:
         if not choice.levels:
             return [None] * len(step.requests)
         levels, width = choice.levels, choice.width
+        chosen = [place for place, drafts in enumerate(choice.chosen.tolist()) if drafts]
+        shapes: list[TreeShape | None] = [None] * len(step.requests)
+        for place in chosen:
+            request = step.requests[place]
+            least = self._least_score(choice, request, step.records[place])
+            shapes[place] = _within(_shape(levels, width, least), request)
         if step.tries:
-            levels, width = levels + 1, WIDTH
-        nodes = levels if width == 1 else min(MOST_NODES, levels * width * 2)
-        shapes: list[TreeShape | None] = []
-        for request, record, chosen in zip(
-            step.requests, step.records, choice.chosen.tolist(), strict=True
-        ):
-            least = -inf if step.tries else self._least_score(choice, request, record)
-            shape = TreeShape(levels, width, 1 + nodes, least)
-            shapes.append(_within(shape, request) if chosen else None)
+            first = self._steps // TRY_EVERY * TRYING
+            for number in range(min(TRYING, len(chosen))):
+                place = chosen[(first + number) % len(chosen)]
+                shapes[place] = _within(_shape(levels + 1, WIDTH), step.requests[place])
         return shapes
 
     def _least_score(self, choice: Choice, request: Speculating, record: Record) -> float:
@@ -314,8 +317,10 @@ class AdaptivePolicy:
         rows = len(self._step.requests) + other_rows
         most = min(len(worth), self._step.most_nodes)
         seconds = self.costs.seconds_up_to(rows + most)[rows:].tolist()
-        if self._step.tries and (unknown := self.costs.target.unknown(rows + 1, rows + most)):
-            return unknown - rows
+        if self._step.tries:
+            tried = min(most, max(LEAST_TRIED, rows))
+            if unknown := self.costs.target.unknown(rows + 1, rows + tried):
+                return unknown - rows
         best, count, gained = 0.0, 0, 0.0
         for number, (cost, _, _) in enumerate(worth[:most], start=1):
             gained -= cost
@@ -404,6 +409,11 @@ class AdaptivePolicy:
             seconds=taken.seconds,
             draft_seconds=taken.draft_seconds + taken.lookup_seconds,
         )
+
+
+def _shape(levels: int, width: int, least_score: float = -inf) -> TreeShape:
+    nodes = levels if width == 1 else min(MOST_NODES, levels * width * 2)
+    return TreeShape(levels, width, 1 + nodes, least_score)
 
 
 def _within(shape: TreeShape, request: Speculating) -> TreeShape | None:
