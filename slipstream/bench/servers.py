@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -25,6 +26,8 @@ _GRACE_S = 10.0  # between asking a server to stop and killing it
 _CHILDREN_S = 2.0  # what its children have after it
 _LOG_LINES = 15
 _LOG_BYTES = 65536
+_WIDTH = 400  # characters of a line that are shown
+_CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x08\x0e-\x1b\x7f]")  # colours, bells
 
 
 @dataclass(frozen=True)
@@ -80,10 +83,10 @@ class Server:
                 env=environment,
                 start_new_session=True,  # a terminal's Ctrl-C is ours to handle
             )
-        except OSError as error:
+        except (OSError, ValueError) as error:  # ValueError: a zero byte, a variable's bad name
             self._log.close()
-            command = launch.command[0]
-            raise UserError(f"{launch.name}: cannot run {command}: {error.strerror}") from error
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise UserError(f"{launch.name}: cannot run {launch.command[0]}: {reason}") from error
         try:
             self._guard = self._start_guard()
         except BaseException:
@@ -145,7 +148,9 @@ class Server:
         size = os.fstat(self._log.fileno()).st_size
         # Not seek and read: the server writes at the same file position.
         end = os.pread(self._log.fileno(), _LOG_BYTES, max(0, size - _LOG_BYTES))
-        return end.decode(errors="replace").splitlines()[-lines:]
+        text = _CONTROL.sub("", end.decode(errors="replace"))
+        tail = text.splitlines()[-lines:]
+        return [line if len(line) <= _WIDTH else line[:_WIDTH] + "..." for line in tail]
 
     def _log_text(self) -> str:
         tail = self.log_tail()
@@ -156,14 +161,17 @@ class Server:
         if self._log.closed:
             return
         try:
+            known = process_tree.family(self.mark, self.process.pid)
             if self.process.poll() is None:
-                os.killpg(self.process.pid, signal.SIGTERM)
-                try:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(self.process.pid, signal.SIGTERM)
+                with contextlib.suppress(subprocess.TimeoutExpired):
                     self.process.wait(_GRACE_S)
-                except subprocess.TimeoutExpired:
-                    self.process.kill()
-                    self.process.wait()
-            process_tree.end_all(self.mark, self.process.pid, _CHILDREN_S)
+            left = process_tree.end_all(self.mark, self.process.pid, _CHILDREN_S, known)
+            if left:
+                pids = ", ".join(map(str, left))
+                print(f"note: {self.launch.name} cannot be ended: {pids}", file=sys.stderr)
+            self.process.poll()  # so that no zombie stays
         finally:  # an interrupt in between leaves the rest to the guard
             self._guard.communicate()
             self._log.close()

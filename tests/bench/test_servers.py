@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from slipstream.bench import process_tree
 from slipstream.bench.client import RequestForm, Target
 from slipstream.bench.http import Endpoint
 from slipstream.bench.process_tree import cpu_seconds, end_all, members
@@ -165,3 +166,50 @@ def test_only_what_bears_the_mark_is_ended() -> None:
     finally:
         other.kill()
         other.wait()
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+def test_children_that_lose_the_mark_are_ended_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("slipstream.bench.servers._CHILDREN_S", 0.2)
+    sleep = "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(600)"
+    program = (
+        f"import subprocess, sys, time; child = [sys.executable, '-c', {sleep!r}]\n"
+        "for elsewhere in (True, False):\n"
+        "    subprocess.Popen(child, env={}, start_new_session=elsewhere)\n"
+        "print('all run', flush=True); time.sleep(600)"
+    )
+    with Server(launch(program)) as server:
+        wait_for_log(server, "all run")
+        time.sleep(0.3)  # until they ignore being asked
+        family = {one.pid for one in process_tree.family(server.mark, server.process.pid)}
+        assert len(family) == 3
+    assert not family & {one.pid for one in process_tree.living()}
+
+
+def test_what_cannot_be_ended_is_not_waited_for_forever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(process_tree, "_KILLING_S", 0.1)
+    monkeypatch.setattr("os.kill", lambda pid, number: None)
+    child = subprocess.Popen(
+        [sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True
+    )
+    try:
+        assert end_all("nobody has this mark", child.pid) == [child.pid]
+    finally:
+        monkeypatch.undo()
+        child.kill()
+        child.wait()
+
+
+def test_the_log_is_shown_without_colours_and_cut() -> None:
+    program = r"import sys; sys.stdout.buffer.write(b'\x1b[31mred\x1b[0m \xff\n' + b'x' * 9999)"
+    with Server(launch(program)) as server:
+        server.process.wait(30)
+        assert server.log_tail() == ["red \N{REPLACEMENT CHARACTER}", "x" * 400 + "..."]
+
+
+@pytest.mark.parametrize("environment", [{"A=B": "1"}, {"A": "\0"}])
+def test_an_environment_that_cannot_be(environment: dict[str, str]) -> None:
+    with pytest.raises(UserError, match="it: cannot run true: "):
+        Server(Launch("it", ["true"], environment))
