@@ -42,9 +42,8 @@ class RowCosts:
     def up_to(self, rows: int) -> Float64:
         """Seconds of passes of 0, 1, ... ``rows`` rows; 0 rows cost what 1 does. Never falls."""
         if len(self._dense) <= rows:
-            upper = np.maximum.accumulate(np.exp(self._logs + self._drift))
             places = np.maximum(np.arange(max(64, 2 * rows) + 1), 1)
-            self._dense = np.interp(places, KNOTS, upper)
+            self._dense = np.interp(places, KNOTS, np.exp(self._rising() + self._drift))
         return self._dense[: rows + 1]
 
     def at(self, rows: int) -> float:
@@ -64,16 +63,27 @@ class RowCosts:
         known = float(own @ self._evidence)
         followed = 1.0 - (1.0 - DRIFT_RATE * known / (known + 10.0)) ** passes
         self._drift += followed * surprise
+        # Where a place is not believed, it is the place that errs, and not by the surprise.
+        errors = surprise + self._rising() - self._logs
+        self._evidence += passes * own
+        gains = passes * own / np.maximum(self._evidence, 1e-9)
+        # Passes nearby tell little of a place that was measured itself: an edge may be between.
         distance = (self._rows - np.log2(max(rows, 1.0))) / REACH
         near = np.exp(-4.0 * distance * distance)
-        self._evidence += passes * own
-        # Passes nearby tell little of a place that was measured itself: an edge may be between.
         seen = self._nearness @ self._evidence
         nearby = np.where(seen > 1e-6, passes * near / (seen + 1e-9), 0.0) / (1.0 + self._evidence)
-        gains = np.maximum(own * passes / (known + passes), nearby)
-        self._logs += (1.0 - followed) * gains * surprise
+        steps = np.where(gains >= nearby, gains * errors, nearby * surprise)
+        self._logs += (1.0 - followed) * steps
         np.minimum(self._evidence, MOST_EVIDENCE, out=self._evidence)
         self._dense = self._dense[:0]
+
+    def _rising(self) -> Float64:
+        """The table's logarithms, made to rise: no place costs more than a larger one that was
+        measured. What a slow moment made too dear would never be tried again, and stay so."""
+        measured = np.where(self._evidence < LEAST_EVIDENCE, np.inf, self._logs)
+        most = np.minimum.accumulate(measured[::-1])[::-1]
+        rising: Float64 = np.maximum.accumulate(np.minimum(self._logs, most))
+        return rising
 
     def table(self) -> list[tuple[int, float, float]]:
         """Rows, seconds without the drift, and evidence, of each place."""

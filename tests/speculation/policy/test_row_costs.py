@@ -39,6 +39,27 @@ def test_it_never_falls_with_more_rows() -> None:
     assert (np.diff(seconds) >= 0).all()
 
 
+def test_what_a_slow_moment_made_dear_is_believed_cheap_again() -> None:
+    costs = taught()
+    dear = [(rows, 3 * s if rows == 8 else s, n) for rows, s, n in costs.table()]
+    costs.restore(dear)
+    assert costs.at(8) <= costs.at(16)
+    for _ in range(400):
+        costs.learn(8, float(np.log(staircase(8) / costs.at(8))))
+    kept = {rows: seconds for rows, seconds, _ in costs.table()}
+    assert kept[8] * costs.drift == pytest.approx(staircase(8), rel=0.1)
+
+
+def test_a_place_that_really_costs_more_than_the_next_settles() -> None:
+    costs = taught()
+    for rows in (17, 20) * 200:
+        truth = 0.012 if rows == 17 else 0.010
+        costs.learn(rows, float(np.log(truth / costs.at(rows))))
+    for rows, seconds, _ in costs.table():
+        if rows in (17, 20):
+            assert 0.008 < seconds * costs.drift < 0.015
+
+
 @pytest.mark.parametrize("factor", [0.5, 2.0])
 def test_it_follows_a_machine_that_changes_within_a_dozen_passes(factor: float) -> None:
     costs = taught()
