@@ -29,6 +29,7 @@ PROBE_SHARE = 0.004  # of the time, that finding out whether speculation would p
 LONGEST_UNPROBED = 1.0  # seconds
 PROBE_RATE = 0.1  # by which a probe changes what is expected
 PROBE = TreeShape(num_steps=1, topk=1, num_draft_tokens=2)
+FIRST_TRY = 4  # steps, after a time without drafts
 TRY_EVERY = 32  # steps, after which more is drafted, to see what that is worth, and what it costs
 TRYING = 16  # requests that do so, at most
 LEAST_TRIED = 32  # rows more than what pays, of which one number may be tried; or as many again
@@ -118,6 +119,8 @@ class AdaptivePolicy:
         self._busy = 0.0  # seconds
         self._probed_at = 0.0
         self._steps = 0
+        self._tried_at = 0  # step
+        self._try_after = FIRST_TRY  # steps
         self._plan: _Plan | None = None
         self._step = _Step()
         self._ended: list[_Step] = []  # nothing was learned from them yet
@@ -153,7 +156,7 @@ class AdaptivePolicy:
         found = found or [None] * len(requests)
         step.looked_up = [draft is not None for draft in found]
         choice = self._choice(requests, other_rows)
-        step.tries = self._steps % TRY_EVERY == 0
+        step.tries = self._tries(choice)
         step.shapes = self._shapes(step, choice)
         if choice.levels and not step.tries:
             self._leave_to_lookup(step, choice, found)
@@ -220,6 +223,17 @@ class AdaptivePolicy:
             choice = self._choose(self._demand(requests, other_rows))
             self._plan = plan = _Plan(choice, ids, other_rows, self._busy + CHOSEN_FOR)
         return plan.choice
+
+    def _tries(self, choice: Choice) -> bool:
+        """It is time to draft more than pays: often at first, when text has become easy to draft,
+        and ever more rarely."""
+        if not choice.levels:
+            self._try_after = max(self._try_after - 1, FIRST_TRY)
+        elif self._steps - self._tried_at >= self._try_after:
+            self._tried_at = self._steps
+            self._try_after = min(2 * self._try_after, TRY_EVERY)
+            return True
+        return False
 
     def _shapes(self, step: _Step, choice: Choice) -> list[TreeShape | None]:
         if not choice.levels:
