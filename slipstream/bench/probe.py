@@ -36,6 +36,10 @@ class _Models(msgspec.Struct):
     data: list[_Model]
 
 
+class SeveralModelsError(UserError):
+    """Which model to ask for is not known, and waiting does not tell."""
+
+
 async def prepare(wanted: Target) -> tuple[Target, list[str]]:
     """The target as the server takes it, and what the user should know about it, a line each.
 
@@ -74,8 +78,12 @@ async def served_model(endpoint: Endpoint, timeout_s: float) -> str:
             "OpenAI-compatible server? (or name the model with --model)"
         ) from error
     if len(models) != 1:
-        names = ", ".join(models[:10]) or "none"
-        raise UserError(f"{where} serves {len(models)} models: choose with --model ({names})")
+        said = f"{where} serves {len(models)} models"
+        if not models:
+            raise UserError(f"{said}: choose with --model what requests should ask for")
+        names = ", ".join(models[:10])
+        choose = "choose with --model, or for a verdict with model: in its file"
+        raise SeveralModelsError(f"{said}: {choose} ({names})")
     return models[0]
 
 

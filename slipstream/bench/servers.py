@@ -18,7 +18,7 @@ from typing import Self
 
 from slipstream.bench import process_tree
 from slipstream.bench.client import Target
-from slipstream.bench.probe import check_url, prepare
+from slipstream.bench.probe import SeveralModelsError, check_url, prepare
 from slipstream.errors import UserError
 
 _POLL_S = 0.25
@@ -116,7 +116,8 @@ class Server:
         """Wait until the server completes a request, and give what ``probe.prepare`` gives.
 
         ``waiting`` is told again and again why it is not ready yet. Raises ``UserError``, with the
-        end of the log, if the server ends, and ``NeverReadyError`` if it takes too long.
+        end of the log, if the server ends, ``SeveralModelsError`` if it serves more than one, and
+        ``NeverReadyError`` if it takes too long.
         """
         reason = "no attempt yet"
         try:
@@ -127,6 +128,8 @@ class Server:
                         if self.launch.ready_url:
                             await check_url(self.launch.ready_url)
                         return await prepare(wanted)
+                    except SeveralModelsError:
+                        raise
                     except UserError as error:
                         reason = str(error)
                         waiting(reason)

@@ -1,7 +1,12 @@
 """``slipstream verdict``: the command line."""
 
 import asyncio
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,7 +22,7 @@ if TYPE_CHECKING:  # the rest is imported where it is used, so that --help is qu
 
 _LEVELS = ["1", "4", "16", "64"]
 _INCOMPLETE = 1  # the exit status when something could not be measured
-_INTERRUPTED = 130  # the exit status of a program that Ctrl-C ended
+_SIGNALLED = 128  # and the signal's number: the exit status of a program that one ended
 
 _HOW = "How it is measured"
 _WHAT = "What else you want to know"
@@ -182,7 +187,7 @@ def verdict(
 ) -> None:
     """Find out whether speculation pays here, at your load, and what should be set.
 
-    Exit status 1: something could not be measured. 2: bad input. 130: interrupted; what was
+    Exit status 1: something could not be measured. 2: bad input. 130, 143: interrupted; what was
     measured before is kept and shown.
     """
     from slipstream.verdict.contents import Questions
@@ -195,6 +200,8 @@ def verdict(
             "give configurations to measure, such as self:off self:adaptive, or --from FILE.json, "
             "or --compare A.json B.json"
         )
+    if not all(isfinite(number) for number in (temperature, price or 0.0)):
+        raise UserError("--temperature and --price should be finite numbers")
     questions = Questions(
         tuple(parse_objective(text) for text in objective or ()),
         parse_distribution(load_distribution) if load_distribution else None,
@@ -202,6 +209,10 @@ def verdict(
     )
     outputs = Outputs(json_file, html_file, markdown_file, log_file)
     outputs.check()
+    if json_file and (compare or from_file):
+        raise UserError("--json is for what is measured; --from and --compare read such files")
+    if compare and log_file:
+        raise UserError("--log takes verdicts; for --compare give --markdown or --html")
     if compare:
         raise typer.Exit(_compare(compare, outputs))
     if from_file:
@@ -268,6 +279,8 @@ def _loads(concurrency: list[str] | None, rate: list[str] | None) -> "list[Load]
         if not 0 < value < float("inf"):
             raise UserError(f"--rate {word}: give requests per second, like 0.5 2 10")
         loads.append(Load(rate=value))
+    if not loads:
+        raise UserError("no load is given: try --concurrency 1 4 16, or --rate 0.5 2")
     return list(dict.fromkeys(loads))
 
 
@@ -295,18 +308,40 @@ def _measure(
         configurations=[candidate.described() for candidate in plan.candidates],
         loads=loads,
     )
-    interrupted = False
-    with (
-        Display(console(stderr=True)) as display,
-        asyncio.Runner(loop_factory=loop_factory()) as runner,
-    ):
-        try:
+    ended_by: list[int] = []
+    try:
+        with (
+            _like_ctrl_c(ended_by),
+            Display(console(stderr=True)) as display,
+            asyncio.Runner(loop_factory=loop_factory()) as runner,
+        ):
             runner.run(Rounds(plan, results, display, lambda: outputs.save(results)).run())
-        except KeyboardInterrupt:
-            interrupted = True
-    if results.measurements or not interrupted:
+    except KeyboardInterrupt:
+        ended_by.append(signal.SIGINT)
+    if results.measurements or not ended_by:
         outputs.render(results, questions, outputs.json)
-    if interrupted:
-        return _INTERRUPTED
+    if ended_by:
+        typer.echo(
+            "interrupted" if results.measurements else "interrupted before any result", err=True
+        )
+        return _SIGNALLED + ended_by[0]
     measured = {(m.configuration, m.load) for m in results.measurements}
     return 0 if len(measured) == len(plan.candidates) * len(loads) else _INCOMPLETE
+
+
+@contextmanager
+def _like_ctrl_c(ended_by: list[int]) -> Iterator[None]:
+    """What asks this process to end does what Ctrl-C does, and is noted."""
+
+    def end(number: int, _: object) -> None:
+        ended_by.append(number)
+        signal.raise_signal(signal.SIGINT)
+
+    if threading.current_thread() is not threading.main_thread():  # only that one may ask for it
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -97,6 +97,8 @@ def candidates_of(
         else:
             candidates.append(from_word(word, given))
     names = [candidate.name for candidate in candidates]
+    if bad := [name for name in names if not name.strip() or not name.isprintable()]:
+        raise UserError(f"{bad[0]!r} is no name: give a configuration one that can be printed")
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise UserError(f"two configurations are called {twice[0]}: give them names of their own")
     if len(candidates) < 2:
@@ -163,7 +165,7 @@ def _from_fields(fields: Fields, given: Ingredients) -> Candidate:
     arguments = fields.words("args")
     environment, directory = fields.texts("env"), fields.text("directory")
     ready_url, ready_s = fields.text("ready"), fields.number("ready_s")
-    engine, draft_tokens = fields.text("engine"), fields.number("draft_tokens")
+    engine, draft_tokens = fields.text("engine"), fields.whole("draft_tokens")
     fields.finish()
     if template is not None:
         if command or url:
@@ -190,7 +192,7 @@ def _from_fields(fields: Fields, given: Ingredients) -> Candidate:
             ready_s=READY_S if ready_s is None else ready_s,
             model=model or "",
             engine=engine or made.engine,
-            draft_tokens=made.draft_tokens if draft_tokens is None else round(draft_tokens),
+            draft_tokens=made.draft_tokens if draft_tokens is None else draft_tokens,
         )
     )
 

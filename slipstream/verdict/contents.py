@@ -1,6 +1,7 @@
 """What is in the report of a verdict: the answer first, how it was measured last."""
 
 import shlex
+import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from statistics import median
@@ -57,12 +58,17 @@ def contents(results: Results, questions: Questions | None = None) -> Report:
         Section("Same answers", tuple(_same_answers(results))),
         Section("How it was measured", tuple(_method(results))),
     )
-    models = ", ".join(dict.fromkeys(c.model for c in results.configurations))
+    about = (models(results), day(results), " / ".join(names(results)))
     return Report(
         "Does speculation pay?",
-        f"{models}, {day(results)}, {' / '.join(names(results))}",
+        ", ".join(filter(None, about)),
         tuple(section for section in sections if section.parts),
     )
+
+
+def models(results: Results) -> str:
+    """Their names, as far as they are known."""
+    return ", ".join(dict.fromkeys(c.model for c in results.configurations if c.model))
 
 
 def day(results: Results) -> str:
@@ -77,7 +83,8 @@ def _answer(results: Results) -> Iterator[Part]:
     for failure in results.failures:
         _, _, log = failure.reason.strip().partition("\n")
         if log.strip():
-            yield Code(f"The last lines of {failure.configuration}", log)
+            title = f"The last lines of {failure.configuration} in round {failure.round + 1}"
+            yield Code(title, textwrap.dedent(log))
 
 
 def _settings(results: Results) -> Iterator[Part]:

@@ -69,6 +69,16 @@ class Fields:
             raise self._error(value, f"{key} should be a number from 0 on, not {text}")
         return number
 
+    def whole(self, key: str) -> int | None:
+        """A whole number, not negative."""
+        value = self._take(key)
+        if value is None:
+            return None
+        text = self._text(value, key)
+        if not text.isdecimal():
+            raise self._error(value, f"{key} should be a whole number from 0 on, not {text}")
+        return int(text)
+
     def words(self, key: str) -> list[str]:
         """A list of scalars, or one that is split as a shell would; empty where there is none."""
         value = self._take(key)

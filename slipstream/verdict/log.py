@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from slipstream.errors import UserError
-from slipstream.verdict.contents import Questions, contents, day, facts, summary
+from slipstream.verdict.contents import Questions, contents, day, facts, models, summary
 from slipstream.verdict.markdown import lines_of
 from slipstream.verdict.report import Items, Table
 from slipstream.verdict.results import Results
@@ -30,8 +30,7 @@ def append_entry(
 
 def entry(results: Results, questions: Questions | None = None, data: Path | None = None) -> str:
     """One entry: the date and models, conclusion, table, what went wrong, how it was measured."""
-    models = ", ".join(dict.fromkeys(c.model for c in results.configurations))
-    lines = [f"## {day(results)}: {models}", ""]
+    lines = [f"## {': '.join(filter(None, (day(results), models(results))))}", ""]
     lines += lines_of(Items(conclusions(results)))
     lines += lines_of(summary(results))
     if found := warnings(results):

@@ -19,8 +19,10 @@ WORDS: dict[Metric, str] = {
     "ttft": "time to first token",
     "latency": "latency of a request",
 }
+_NUMBER = r"\d+\.?\d*|\.\d+"
 _FORM = re.compile(
-    r"(avg|p50|p95|p99) (itl|ttft|latency)\s*(?:<=?|at most)?\s*([\d.]+)\s*(ms|s)", re.IGNORECASE
+    rf"(avg|p50|p95|p99) (itl|ttft|latency)\s*(?:<=?|at most)?\s*({_NUMBER})\s*(ms|s)",
+    re.IGNORECASE,
 )
 
 

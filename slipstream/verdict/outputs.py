@@ -7,6 +7,7 @@ import typer
 from rich.console import Console
 
 from slipstream.bench.command import check_writable
+from slipstream.errors import UserError
 from slipstream.verdict.contents import Questions, contents
 from slipstream.verdict.html import html
 from slipstream.verdict.log import append_entry
@@ -28,10 +29,15 @@ class Outputs:
     log: Path | None
 
     def check(self) -> None:
-        """Raise ``UserError`` if one of the files could not be written."""
+        """Raise ``UserError`` if one of the files could not be written, or is given twice."""
+        taken: dict[Path, str] = {}
         for name in ("json", "html", "markdown", "log"):
-            if (path := getattr(self, name)) is not None:
-                check_writable(f"--{name}", path)
+            if (path := getattr(self, name)) is None:
+                continue
+            check_writable(f"--{name}", path)
+            other = taken.setdefault(path.resolve(), name)
+            if other != name:
+                raise UserError(f"--{name} {path}: --{other} goes there; give each its own file")
 
     def save(self, results: Results) -> None:
         """The JSON, also of partial results. A full disk does not end the measuring."""
@@ -43,18 +49,29 @@ class Outputs:
             typer.echo(f"note: cannot write {self.json}: {error.strerror}", err=True)
 
     def render(self, results: Results, questions: Questions, data: Path | None) -> None:
-        """All reports of these results; ``data`` is where their JSON is."""
-        if self.log is not None:
-            append_entry(self.log, results, questions, data)
-        self.show(contents(results, questions))
+        """All reports of these results; ``data`` is where their JSON is.
+
+        Raises ``UserError``, after all others, if a file cannot be written.
+        """
+        try:
+            self.show(contents(results, questions))
+        finally:
+            if self.log is not None:
+                append_entry(self.log, results, questions, data)
 
     def show(self, report: Report) -> None:
         """On the terminal and as files; the path of the page is the last line."""
         print_report(report, console())
-        if self.markdown is not None:
-            self.markdown.write_text(markdown(report), encoding="utf-8")
+        failed = []
+        for path, text_of in ((self.markdown, markdown), (self.html, html)):
+            if path is not None:
+                try:
+                    path.write_text(text_of(report), encoding="utf-8")
+                except OSError as error:
+                    failed.append(f"cannot write {path}: {error.strerror}")
+        if failed:
+            raise UserError("; ".join(failed))
         if self.html is not None:
-            self.html.write_text(html(report), encoding="utf-8")
             typer.echo(f"\n{self.html}")
 
 

@@ -1,5 +1,6 @@
 """What a verdict shows while it measures: a line for each result, and below them how far it is."""
 
+import time
 from types import TracebackType
 from typing import Self
 
@@ -8,6 +9,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from slipstream.verdict.results import Failure, Measurement
+
+_PATIENCE_S = 60.0  # why a server is not ready is printed so often where there is no terminal
 
 
 class Display:
@@ -26,6 +29,8 @@ class Display:
         )
         self._task = self._progress.add_task("", total=None, state="")
         self._left = ""
+        self._what = ""
+        self._patience_until = time.monotonic() + _PATIENCE_S
 
     def __enter__(self) -> Self:
         self._progress.start()
@@ -41,6 +46,7 @@ class Display:
 
     def doing(self, what: str, left_s: float | None) -> None:
         """See ``Observer``."""
+        self._what, self._patience_until = what, time.monotonic() + _PATIENCE_S
         self._left = f", {duration(left_s)} left" if left_s is not None else ""
         self._progress.reset(self._task, total=None, description=escape(what))
         self._progress.update(self._task, state=f"starting{self._left}")
@@ -48,6 +54,9 @@ class Display:
     def waiting(self, reason: str) -> None:
         """See ``Observer``."""
         first = reason.splitlines()[0]
+        if not self._console.is_terminal and time.monotonic() > self._patience_until:
+            self._patience_until = time.monotonic() + _PATIENCE_S
+            self._console.print(escape(f"{self._what}: not ready: {first}"), soft_wrap=True)
         self._progress.update(self._task, state=escape(f"not ready: {first[:80]}{self._left}"))
 
     def requests(self, ended: int, of: int) -> None:

@@ -4,8 +4,10 @@ It holds facts only; what follows from them is computed when it is rendered (`an
 """
 
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from slipstream.errors import UserError
 
@@ -35,8 +37,12 @@ class RequestSample(msgspec.Struct, frozen=True):
 class Load(msgspec.Struct, frozen=True):
     """So many requests in flight, or so many arriving per second; exactly one is not None."""
 
-    concurrency: int | None = None
-    rate: float | None = None
+    concurrency: Annotated[int, Meta(ge=1)] | None = None
+    rate: Annotated[float, Meta(gt=0)] | None = None
+
+    def __post_init__(self) -> None:
+        if (self.concurrency is None) == (self.rate is None):
+            raise ValueError("a load has either a concurrency or a rate")
 
     @property
     def label(self) -> str:
@@ -102,8 +108,8 @@ class Settings(msgspec.Struct, frozen=True):
     max_tokens: int
     temperature: float
     ignore_eos: bool
-    rounds: int  # at most; a load may stop early
-    confidence: float = 0.95
+    rounds: Annotated[int, Meta(ge=1)]  # at most; a load may stop early
+    confidence: Annotated[float, Meta(gt=0, lt=1)] = 0.95
     side_by_side: bool = False
     repeated_prompts: bool = False
     stop_early: bool = True  # a load may end before its last round; its intervals pay for the look
@@ -116,7 +122,7 @@ class Results(msgspec.Struct):
     slipstream: str  # version
     hardware: dict[str, str]
     settings: Settings
-    configurations: list[Configuration]
+    configurations: Annotated[list[Configuration], Meta(min_length=1)]
     loads: list[Load]
     measurements: list[Measurement] = []
     differences: list[Difference] = []
@@ -141,7 +147,12 @@ def read(path: Path) -> Results:
 
 
 def write(path: Path, results: Results) -> None:
-    """Whole or not at all."""
+    """Whole or not at all, unless the path is a device or a pipe."""
+    text = msgspec.json.format(msgspec.json.encode(results), indent=1)
+    path = path.resolve()  # a link stays one
+    if path.exists() and not path.is_file():
+        path.write_bytes(text)
+        return
     partial = path.with_name(path.name + ".partial")
-    partial.write_bytes(msgspec.json.format(msgspec.json.encode(results), indent=1))
+    partial.write_bytes(text)
     partial.replace(path)

@@ -154,8 +154,14 @@ class Rounds:
         ]
 
     def _left_s(self, number: int, rest: "list[tuple[Candidate, Load]]") -> float | None:
-        later = self._visits(number) * (self._results.settings.rounds - number - 1)
-        return self._clock.left([(candidate.name, load.label) for candidate, load in rest + later])
+        def parts(visits: "list[tuple[Candidate, Load]]") -> list[tuple[str, str]]:
+            return [(candidate.name, load.label) for candidate, load in visits]
+
+        left = self._clock.left(parts(rest))
+        later = self._clock.left(parts(self._visits(number)))
+        if left is None or later is None:
+            return None
+        return left + later * (self._results.settings.rounds - number - 1)
 
     def _too_late(self, started: float, number: int) -> bool:
         """Whether the time limit leaves no room for one more round."""
@@ -249,9 +255,8 @@ class Rounds:
         if bad := stats.requests - stats.ok:
             error = next(iter(stats.errors))
             said = f"{bad} of {stats.requests} requests failed, the first: {error}"
-            if bad > _FAILED_SHARE * stats.requests:
+            if bad > _FAILED_SHARE * stats.requests:  # fewer are told from the samples
                 raise LoadError(said)
-            self._notes.append(f"{name} at {load.label}: {said}")
         accepted = after.length_since(before) if before and after else None
         return measurement(name, load, number, run, stats, accepted)
 
@@ -305,6 +310,7 @@ class Rounds:
         self, name: str, load: Load | None, number: int, reason: str, *, give_up: bool = False
     ) -> None:
         """A server is gone, or did not come."""
+        reason = reason.removeprefix(f"{name}: ")
         self._stop(name)
         self._down.add(name)
         self._failed_launches[name] += 1

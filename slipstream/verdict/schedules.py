@@ -129,7 +129,8 @@ def _single_choice(results: Results, group: Sequence[Configuration]) -> list[Set
     if best is None or len(group) < 2:
         return []
     text = shlex.join(best.command) if best.command else f"# the server at {best.url}"
-    return [Setting(f"{best.engine}: {best.name}, the best single choice", text)]
+    engine = "" if best.engine == "unknown" else f"{best.engine}: "
+    return [Setting(f"{engine}{best.name}, the best single choice", text)]
 
 
 def _vllm(results: Results, group: Sequence[Configuration]) -> list[Setting]:

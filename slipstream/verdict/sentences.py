@@ -64,7 +64,9 @@ def _answer_text(results: Results, group: Sequence[Answer]) -> str:
         return f"no difference, none larger than {widest:.1%}"
     if one.kind == "could not tell":
         known = [found.within for found in group if found.within is not None]
-        why = f"there may be differences of {max(known):.0%}" if known else "one round is too few"
+        why = (
+            f"there may be differences of {_much(max(known))}" if known else "one round is too few"
+        )
         return f"could not tell, {why}"
     others = [found.ratios for found in group]
     if one.kind == "winner" and one.best[0] == base:
@@ -79,6 +81,11 @@ def _answer_text(results: Results, group: Sequence[Answer]) -> str:
     return (
         f"{best} are faster than the rest and cannot be told apart (relative to {base}: {speeds})"
     )
+
+
+def _much(difference: float) -> str:
+    """``42%``; beyond twice the speed the factor."""
+    return f"{difference:.0%}" if difference <= 1 else f"a factor of {1 + difference:.3g}"
 
 
 def _range(ratios: Sequence[dict[str, Ratio]], name: str) -> str:
@@ -134,10 +141,9 @@ def warnings(results: Results) -> tuple[str, ...]:
 
 def _failure(failure: Failure) -> str:
     where = f" at {failure.load.label}" if failure.load else ""
-    return (
-        f"{failure.configuration} failed{where}, round {failure.round + 1}: "
-        f"{failure.reason.strip().splitlines()[0] if failure.reason.strip() else 'no reason given'}"
-    )
+    first = failure.reason.strip().partition("\n")[0].removesuffix("; its last lines:")
+    reason = first or "no reason given"
+    return f"{failure.configuration} failed{where}, round {failure.round + 1}: {reason}"
 
 
 def different(one: Difference) -> str:

@@ -60,6 +60,7 @@ def recipe(text: str, given: Ingredients) -> Recipe:
 
 def _self(text: str, amount: str, given: Ingredients) -> Recipe:
     from slipstream.api.tree_shape import tree_shape
+    from slipstream.speculation.policy.settings import parse_schedule
 
     command = ["slipstream", "serve", "--port", PORT]
     command += ["--model", given.model] if given.model else []
@@ -76,7 +77,13 @@ def _self(text: str, amount: str, given: Ingredients) -> Recipe:
             raise UserError(f"{text}: {error}") from None
         command += _tree(*numbers) if numbers else []
         draft_tokens = shape.num_draft_tokens - 1
-    elif amount in ("off", "adaptive") or (mode == "schedule" and detail):
+    elif mode == "schedule" and detail:
+        try:
+            parse_schedule(detail, _STEP_ROWS)
+        except ValueError as error:
+            raise UserError(f"{text}: {error}") from None
+        command += ["--speculation", amount]
+    elif amount in ("off", "adaptive"):
         command += ["--speculation", amount]
         draft_tokens = 0 if amount == "off" else None
     else:

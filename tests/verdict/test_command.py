@@ -84,7 +84,10 @@ async def test_something_that_fails_gives_status_1(tmp_path: Path) -> None:
     assert "no such flag" in result.stderr
 
 
-async def test_ctrl_c_keeps_what_is_done_and_stops_servers(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_ctrl_c_keeps_what_is_done_and_stops_servers(
+    tmp_path: Path, number: signal.Signals
+) -> None:
     file = tmp_path / "it.json"
     command = f"{sys.executable} {PROGRAM} {{port}} child"
     words = [f"a={command}", f"b={command}", *SMALL, "--rounds", "50", "--json", str(file)]
@@ -97,9 +100,9 @@ async def test_ctrl_c_keeps_what_is_done_and_stops_servers(tmp_path: Path) -> No
         assert re.match(rb"round 1: a at C=1 \| ", await process.stderr.readline())
         marks = launch_marks()
         assert marks
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         output, _ = await process.communicate()
-    assert process.returncode == 130
+    assert process.returncode == 128 + number
     assert not any(members(mark) for mark in marks)
     results = read(file)
     assert results.measurements
@@ -129,6 +132,11 @@ def launch_marks() -> set[str]:
         (["self:off", "--from", "x"], "give configurations to measure"),
         (["self:off"], "a verdict needs at least two configurations"),
         (["a=http://h", "b=http://g", "--concurrency", "0"], "--concurrency 0: give whole numbers"),
+        (["a=http://h", "b=http://g", "--concurrency", ""], "no load is given: try --concurrency"),
+        (["a=http://h", "b=http://g", "--price", "inf"], "--temperature and --price should be"),
+        (["a=http://h", "b=http://g", "--log", "x", "--html", "./x"], "--log x: --html goes there"),
+        (["--from", "x.json", "--json", "y.json"], "--json is for what is measured"),
+        (["--compare", "x", "y", "--log", "z"], "--log takes verdicts"),
         (["a=http://h", "b=http://g", "--rate", "no"], "--rate no: give requests per second"),
         (["a=http://h", "b=http://g", "--html", "no/such/x"], "--html no/such/x: cannot write"),
         (["a=http://h", "b=http://g", "--log", "/"], "--log /: cannot write there"),

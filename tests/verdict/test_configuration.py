@@ -101,6 +101,7 @@ def test_words() -> None:
         ("    env:", "    enviroment:", "line 8: unknown key enviroment; there are name, template"),
         ("baseline:", "base:", "line 3: unknown key base; there are model, drafter, baseline"),
         ("ready_s: 12.5", "ready_s: soon", "line 11: ready_s should be a number from 0 on, not so"),
+        ("draft_tokens: 0", "draft_tokens: 2.5", "line 14: draft_tokens should be a whole number"),
         ("engine: vllm", "engine: gguf", "line 6: engine should be one of slipstream, vllm"),
         ("vllm:3", "vllm:x", "line 17: vllm:x: after the colon give off, or a number"),
         ("- self:adaptive", "- self:best", "line 5: self:best: give self:off"),
@@ -157,6 +158,8 @@ def test_files_that_are_none(tmp_path: Path, text: str, message: str) -> None:
         (["self:off", "vllm:3"], None, "vllm:3 needs a model: give --model"),
         (["self:off", "self:fixed:4,1,16"], None, "self:fixed:4,1,16: topk 1 drafts a chain"),
         (["self:off", "self:fixed:4"], None, "self:fixed:4: after the colon give off, or a tree"),
+        (["self:off", "self:schedule:1=x"], None, "self:schedule:1=x: '1=x' is not of the form"),
+        (["self:off", "x\ay=http://h"], None, "'x\\x07y' is no name"),
         (["self:off", "x=http://"], None, "'http://' is not a server's address"),
     ],
 )

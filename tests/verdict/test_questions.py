@@ -23,7 +23,9 @@ def test_objectives_are_read(text: str, parsed: Objective) -> None:
     assert parse_objective(text) == parsed
 
 
-@pytest.mark.parametrize("text", ["", "itl 50ms", "p90 itl 50ms", "p95 itl 50", "p95 itl 0ms"])
+@pytest.mark.parametrize(
+    "text", ["", "itl 50ms", "p90 itl 50ms", "p95 itl 50", "p95 itl 0ms", "p95 itl 1.2.3s"]
+)
 def test_bad_objectives_are_refused(text: str) -> None:
     with pytest.raises(UserError, match="p95 itl 50ms"):
         parse_objective(text)

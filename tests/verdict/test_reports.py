@@ -11,7 +11,6 @@ import pytest
 from rich.console import Console
 
 from slipstream.errors import UserError
-from slipstream.verdict.analysis import answers
 from slipstream.verdict.contents import Questions, contents
 from slipstream.verdict.difference_report import difference_report
 from slipstream.verdict.html import html as page
@@ -22,6 +21,7 @@ from slipstream.verdict.objectives import parse_objective
 from slipstream.verdict.plots import svg
 from slipstream.verdict.report import Chart, Point, Report, Series
 from slipstream.verdict.results import Difference, Failure, Load, Results, Settings
+from slipstream.verdict.sentences import conclusions
 from slipstream.verdict.terminal import print_report
 from tests.verdict.synthetic import configuration, measurement, off, paying_until, results
 
@@ -309,6 +309,26 @@ def test_the_log_grows(tmp_path: Path) -> None:
         append_entry(tmp_path, whole())
 
 
+def test_the_lines_of_a_log_are_shown_once_with_their_round() -> None:
+    found = all_failed()
+    reason = "fixed ended (exit status 1); its last lines:\n  out of\n    memory"
+    found.failures = [Failure("fixed", None, 0, reason), Failure("fixed", None, 1, reason)]
+    text = terminal(contents(found))
+    assert "! fixed failed, round 1: fixed ended (exit status 1)\n" in re.sub(" +\n", "\n", text)
+    assert "The last lines of fixed in round 2\nout of\n  memory\n" in text
+
+
+def test_models_that_are_not_known_are_left_out() -> None:
+    found = all_failed()
+    found.configurations = [msgspec.structs.replace(c, model="") for c in found.configurations]
+    assert contents(found).subtitle == "2026-11-30 12:00 UTC, off / fixed"
+
+
+def test_a_wide_interval_is_told_as_a_factor() -> None:
+    found = results({"off": off, "fixed": off}, (1,), rounds=2, noise=0.5, seed=2)
+    assert re.search(r"there may be differences of a factor of \d", conclusions(found)[0])
+
+
 def test_two_verdicts_compared() -> None:
     before = results({"off": off, "fixed": off, "old": off}, noise=0.005, drift=0.005, seed=1)
     after = results(
@@ -338,10 +358,3 @@ def test_any_two_can_be_compared(
     report = difference_report(before(), after())
     assert "Two verdicts" in markdown(report)
     assert "Two verdicts" in page(report)
-
-
-def test_answers_of_a_document_that_was_written_and_read(tmp_path: Path) -> None:
-    from slipstream.verdict.results import read, write
-
-    write(tmp_path / "v.json", whole())
-    assert answers(read(tmp_path / "v.json")) == answers(whole())

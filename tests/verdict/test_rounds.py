@@ -17,6 +17,7 @@ from slipstream.bench.servers import Server, free_port
 from slipstream.verdict.configuration import Candidate
 from slipstream.verdict.results import Failure, Load, Measurement, Results, Settings
 from slipstream.verdict.rounds import Plan, Rounds
+from slipstream.verdict.sentences import warnings
 
 from ..bench.fake_server import FakeServer, serving
 
@@ -261,9 +262,8 @@ async def test_a_few_errors_are_told() -> None:
     async with fakes({"status": lambda number: 500 if number == 9 else 200}, {}) as (candidates, _):
         results = await run(candidates, [ONE])
     assert len(results.measurements) == 2
-    assert results.notes[0] == (
-        "a at C=1: 1 of 30 requests failed, the first: HTTP 500: told to fail"
-    )
+    told = [line for line in warnings(results) if "requests failed" in line]
+    assert told == ["a at C=1: 1 of 30 requests failed; the first: HTTP 500: told to fail"]
 
 
 @pytest.mark.parametrize("fault", ["empty", "cut", "die"])
@@ -343,14 +343,14 @@ async def test_a_port_that_is_taken() -> None:
         a = Candidate("a", f"http://127.0.0.1:{port}", command)
         results = await run([a, launched("b")], [ONE])
     (failure,) = results.failures
-    assert f"a: something listens at 127.0.0.1:{port} already" in failure.reason
+    assert f"something listens at 127.0.0.1:{port} already" in failure.reason
     assert order(results) == [("b", "C=1", 0)]
 
 
 async def test_a_command_that_does_not_exist() -> None:
     wrong = Candidate("a", "http://127.0.0.1:{port}", ("/no/such/program", "{port}"))
     results = await run([wrong, launched("b")], [ONE])
-    assert "a: cannot run /no/such/program" in results.failures[0].reason
+    assert "cannot run /no/such/program" in results.failures[0].reason
 
 
 @pytest.mark.parametrize("side_by_side", [False, True])
