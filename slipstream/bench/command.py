@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import resource
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,6 +19,7 @@ if TYPE_CHECKING:  # the rest is imported where it is used, so that --help is qu
     from slipstream.bench.report import Result
 
 _LEVELS = ["1", "2", "5", "10", "30", "70", "100", "250"]
+_OTHER_FILES = 100  # open ones besides the connections
 _FAILED = 1  # the exit status when a level measured nothing
 _INTERRUPTED = 130  # the exit status of a program that Ctrl-C ended
 
@@ -67,6 +69,9 @@ def bench(
     from slipstream.bench.report import RunInfo, document, level_text
 
     loads = [Load(level, max_tokens, requests) for level in levels(concurrency)]
+    if not loads:
+        raise UserError("no load is given: try --concurrency 1 4 16")
+    make_room(max(load.concurrency for load in loads))
     form = RequestForm(model, stream, temperature, seed if temperature else None, ignore_eos)
     target = Target(Endpoint.of(url, api_key or None), form, timeout)
     texts = load_prompts(prompts)
@@ -136,6 +141,19 @@ def levels(values: list[str]) -> list[int]:
         if not word.isdecimal() or int(word) < 1:
             raise UserError(f"--concurrency {word}: give whole numbers from 1 on, like 1 2 5 10")
     return [int(word) for word in words]
+
+
+def make_room(connections: int) -> None:
+    """Let this process hold so many connections. Raises ``UserError`` where the system does not."""
+    needed = connections + _OTHER_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if resource.RLIM_INFINITY not in (soft, hard) and needed > hard:
+        raise UserError(
+            f"--concurrency {connections} needs {needed} open files, and the system allows {hard}: "
+            "raise ulimit -Hn, or ask for fewer"
+        )
+    if soft != resource.RLIM_INFINITY and needed > soft:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
 def check_writable(option: str, path: Path) -> None:

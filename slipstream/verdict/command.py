@@ -266,7 +266,7 @@ def _compare(files: list[Path], outputs: "Outputs") -> int:
 
 def _loads(concurrency: list[str] | None, rate: list[str] | None) -> "list[Load]":
     """Each once, in the order in which they were given."""
-    from slipstream.bench.command import levels
+    from slipstream.bench.command import levels, make_room
     from slipstream.verdict.results import Load
 
     wanted = concurrency or ([] if rate else _LEVELS)
@@ -281,6 +281,7 @@ def _loads(concurrency: list[str] | None, rate: list[str] | None) -> "list[Load]
         loads.append(Load(rate=value))
     if not loads:
         raise UserError("no load is given: try --concurrency 1 4 16, or --rate 0.5 2")
+    make_room(max(load.concurrency or 0 for load in loads))
     return list(dict.fromkeys(loads))
 
 

@@ -115,7 +115,7 @@ def _crossover(results: Results, one: Crossover) -> str:
 
 def _single_choice(results: Results) -> Iterator[str]:
     choices = single_choices(results)
-    if len(choices) < 2:
+    if len(choices) < 2 or len(results.loads) < 2:
         return
     best, base = choices[0], baseline(results)
     if best.name == base:

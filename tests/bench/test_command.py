@@ -13,7 +13,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from slipstream.bench.command import bench
+from slipstream.bench.command import bench, make_room
 from slipstream.errors import UserError
 from slipstream.several_values import SeveralValuesCommand
 
@@ -176,3 +176,15 @@ def test_bad_input_gets_one_line(args: list[str], message: str) -> None:
     assert str(result.exception).startswith(message)
     assert "\n" not in str(result.exception)
     assert result.stdout == ""
+
+
+def test_room_for_many_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_to: list[tuple[int, int]] = []
+    monkeypatch.setattr("resource.getrlimit", lambda kind: (1024, 4096))
+    monkeypatch.setattr("resource.setrlimit", lambda kind, limits: set_to.append(limits))
+    make_room(900)
+    assert set_to == []
+    make_room(1000)
+    assert set_to == [(1100, 4096)]
+    with pytest.raises(UserError, match="--concurrency 5000 needs 5100 open files, and the system"):
+        make_room(5000)
