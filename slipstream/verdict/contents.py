@@ -77,6 +77,8 @@ def day(results: Results) -> str:
 
 def _answer(results: Results) -> Iterator[Part]:
     yield Items(conclusions(results))
+    if any(load.concurrency for load in results.loads):
+        yield Text("C: requests in flight.")
     found = warnings(results)
     if found:
         yield Items(found, warning=True)

@@ -90,7 +90,9 @@ def _line(one: Series, scale: _Scale, shift: float) -> Iterable[str]:
         if point.low is not None and point.high is not None:
             low, high = scale.at(point.x, point.low)[1], scale.at(point.x, point.high)[1]
             yield f'<path class="interval" d="{_whisker(x + shift, low, high)}"/>'
-        mark = _marker(_MARKERS[one.number % len(_MARKERS)], x + shift, y)
+        # Those that share a colour differ in their marker.
+        kind = (one.number + one.number // COLOURS) % len(_MARKERS)
+        mark = _marker(_MARKERS[kind], x + shift, y)
         yield f"<g>{mark}<title>{escape(_tip(one, point))}</title></g>"
     yield "</g>"
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from slipstream.verdict.analysis import crossings, ratio, single_choices, tok_s
+from slipstream.verdict.analysis import baseline, crossings, ratio, single_choices, tok_s
 from slipstream.verdict.results import Configuration, Load, Results
 
 WORTH_A_SWITCH = 1.05  # a gain that is followed even where its interval includes 1
@@ -124,13 +124,17 @@ def _of_one_kind(
 
 def _single_choice(results: Results, group: Sequence[Configuration]) -> list[Setting]:
     """The command of the one that is best over all loads."""
-    order = [choice.name for choice in single_choices(results)]
+    choices = single_choices(results)
+    order = [choice.name for choice in choices]
     best = next((c for name in order for c in group if c.name == name), None)
     if best is None or len(group) < 2:
         return []
     text = shlex.join(best.command) if best.command else f"# the server at {best.url}"
     engine = "" if best.engine == "unknown" else f"{best.engine}: "
-    return [Setting(f"{engine}{best.name}, the best single choice", text)]
+    base = baseline(results)
+    sure = best.name == base or any(c.name == best.name and (c.low or 0) > 1 for c in choices)
+    notes = () if sure else (f"Not surely faster than {base}.",)
+    return [Setting(f"{engine}{best.name}, the best single choice", text, notes)]
 
 
 def _vllm(results: Results, group: Sequence[Configuration]) -> list[Setting]:

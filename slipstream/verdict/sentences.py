@@ -15,6 +15,7 @@ from slipstream.verdict.analysis import (
 )
 from slipstream.verdict.results import Difference, Failure, Results
 
+_NAMED = 4  # configurations in one sentence
 IDLE_SLOTS = 0.9  # of the requests that should have been in flight
 
 
@@ -39,11 +40,17 @@ def listed(words: Sequence[str]) -> str:
 def conclusions(results: Results) -> tuple[str, ...]:
     """The answer at each load, neighbours with the same answer as one; crossovers; one choice."""
     found = answers(results)
-    grouped = groupby(found, key=lambda one: (one.load.rate is None, one.kind, set(one.best)))
+    grouped = groupby(found, key=_sameness)
     lines = [_answer(results, list(group)) for _, group in grouped]
     for name in names(results)[1:]:
         lines += [_crossover(results, one) for one in crossovers(results, name)]
     return (*lines, *_single_choice(results))
+
+
+def _sameness(one: Answer) -> tuple[object, ...]:
+    """What loads have in common that are told of together."""
+    ahead = one.best[0] if one.kind == "several" else None
+    return one.load.rate is None, one.kind, set(one.best), ahead
 
 
 def _answer(results: Results, group: Sequence[Answer]) -> str:
@@ -70,17 +77,24 @@ def _answer_text(results: Results, group: Sequence[Answer]) -> str:
         return f"could not tell, {why}"
     others = [found.ratios for found in group]
     if one.kind == "winner" and one.best[0] == base:
-        reached = ", ".join(f"{name} {_range(others, name)}" for name in one.ratios)
-        return f"{base} is the fastest; of its speed the others have: {reached}"
+        reached = [f"{name} {_range(others, name)}" for name in one.ratios]
+        return f"{base} is the fastest; of its speed the others have: {_few(reached)}"
+    top, *rest = one.best
+    ahead = f"{top} is the fastest" if one.kind == "winner" else f"{top} is ahead"
     if not one.ratios:  # the baseline is missing
-        several = "is" if one.kind == "winner" else "cannot be told apart, and are"
-        return f"{best} {several} the fastest; {base} was not measured"
-    if one.kind == "winner":
-        return f"{best} is the fastest, {_range(others, best)} times the speed of {base}"
-    speeds = ", ".join(f"{name} {_range(others, name)}" for name in one.best if name != base)
-    return (
-        f"{best} are faster than the rest and cannot be told apart (relative to {base}: {speeds})"
-    )
+        ahead += f" ({base} was not measured)"
+    elif top != base:
+        ahead += f", {_range(others, top)} times the speed of {base}"
+    if not rest:
+        return ahead
+    speeds = [f"{name} {_range(others, name)}" if name in one.ratios else name for name in rest]
+    return f"{ahead}, but not surely faster than {_few(speeds)}"
+
+
+def _few(words: Sequence[str]) -> str:
+    """The tables have them all."""
+    more = len(words) - _NAMED
+    return listed(words) if more <= 1 else listed([*words[:_NAMED], f"{more} others"])
 
 
 def _much(difference: float) -> str:

@@ -176,6 +176,9 @@ def test_what_went_wrong_is_in_each_form(form: str) -> None:
 def test_the_answer_is_in_each_form(form: str) -> None:
     text = plain(FORMS[form](whole()))
     assert re.search(r"fixed stops being faster than off at about (5\.\d|6\.\d) requests", text)
+    assert re.search(
+        r"C=5: adaptive is ahead, 1\.10 .* but not surely faster than fixed 1\.04", text
+    )
     assert "As one setting for all of these loads: adaptive" in text
     assert "--speculation adaptive" in text
     text = plain(FORMS[form](one_round()))
