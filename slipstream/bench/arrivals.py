@@ -25,7 +25,7 @@ from slipstream.bench.samples import LevelRun, Role, Sample
 from slipstream.errors import UserError
 
 _MIN_REQUESTS = 30
-_MOST_IN_FLIGHT = 1000  # more only waste memory and sockets: the server is overwhelmed
+MOST_IN_FLIGHT = 1000  # more only waste memory and sockets: the server is overwhelmed
 _MIN_S = 10.0  # of arrivals: fewer tell little about chance crowds
 
 
@@ -94,10 +94,10 @@ class Arrivals:
         """Start requests when they are due, until the window is closed."""
         start = due = time.perf_counter()
         while not self._over.is_set():
-            if len(running) == _MOST_IN_FLIGHT:
+            if len(running) == MOST_IN_FLIGHT:
                 raise UserError(
                     f"the server does not keep up with {self._demand.rate:g} requests per second: "
-                    f"{_MOST_IN_FLIGHT} are in flight"
+                    f"{MOST_IN_FLIGHT} are in flight"
                 )
             role = self._role(start)
             task = asyncio.create_task(self._send(role))

@@ -137,14 +137,14 @@ class Server:
         except TimeoutError:
             raise NeverReadyError(
                 f"{self.launch.name} was not ready within {self.launch.ready_s:g} s ({reason})"
-                + self._log_text()
+                + self.log_text()
             ) from None
 
     def check(self) -> None:
         """Raise ``UserError``, with the end of the log, if the server has ended."""
         if (code := self.process.poll()) is not None:
             how = f"exit status {code}" if code >= 0 else signal.Signals(-code).name
-            raise UserError(f"{self.launch.name} ended ({how})" + self._log_text())
+            raise UserError(f"{self.launch.name} ended ({how})" + self.log_text())
 
     def log_tail(self, lines: int = _LOG_LINES) -> list[str]:
         """The last lines that it wrote."""
@@ -155,7 +155,8 @@ class Server:
         tail = text.splitlines()[-lines:]
         return [line if len(line) <= _WIDTH else line[:_WIDTH] + "..." for line in tail]
 
-    def _log_text(self) -> str:
+    def log_text(self) -> str:
+        """The same, as the end of a message."""
         tail = self.log_tail()
         return "; its last lines:\n" + "\n".join(f"  {line}" for line in tail) if tail else ""
 

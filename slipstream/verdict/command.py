@@ -266,6 +266,7 @@ def _compare(files: list[Path], outputs: "Outputs") -> int:
 
 def _loads(concurrency: list[str] | None, rate: list[str] | None) -> "list[Load]":
     """Each once, in the order in which they were given."""
+    from slipstream.bench.arrivals import MOST_IN_FLIGHT
     from slipstream.bench.command import levels, make_room
     from slipstream.verdict.results import Load
 
@@ -281,7 +282,7 @@ def _loads(concurrency: list[str] | None, rate: list[str] | None) -> "list[Load]
         loads.append(Load(rate=value))
     if not loads:
         raise UserError("no load is given: try --concurrency 1 4 16, or --rate 0.5 2")
-    make_room(max(load.concurrency or 0 for load in loads))
+    make_room(max(load.concurrency or MOST_IN_FLIGHT for load in loads))
     return list(dict.fromkeys(loads))
 
 

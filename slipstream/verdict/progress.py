@@ -7,6 +7,7 @@ from typing import Self
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Column
 
 from slipstream.verdict.results import Failure, Measurement
 
@@ -21,10 +22,12 @@ class Display:
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=20),
-            TextColumn("{task.fields[state]}"),
+            # It alone gets narrower where the terminal is.
+            TextColumn("{task.fields[state]}", table_column=Column(ratio=1, no_wrap=True)),
             TimeElapsedColumn(),
             console=console,
             transient=True,
+            expand=True,
             disable=not console.is_terminal,
         )
         self._task = self._progress.add_task("", total=None, state="")

@@ -297,7 +297,8 @@ class Rounds:
                     last = level.failing[-1]
                     raise LoadError(f"{len(level.failing)} requests in a row failed, last: {last}")
                 if time.perf_counter() - max(begun, level.heard) > silence_s:
-                    raise UserError(f"it hangs: nothing came from it for {silence_s:g} s")
+                    said = f"it hangs: nothing came from it for {silence_s:g} s"
+                    raise UserError(said + serving.log_text())
             try:
                 return task.result()
             except UserError as error:

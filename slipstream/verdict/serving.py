@@ -25,6 +25,10 @@ class Serving:
         if self.server is not None:
             self.server.check()
 
+    def log_text(self) -> str:
+        """The end of a launched server's log, to follow a message."""
+        return self.server.log_text() if self.server is not None else ""
+
     def stop(self) -> None:
         """End what was launched, with all its children."""
         if self.server is not None:

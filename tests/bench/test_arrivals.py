@@ -73,7 +73,7 @@ async def test_failures_are_counted_in_a_row() -> None:
 
 
 async def test_a_server_that_falls_behind_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("slipstream.bench.arrivals._MOST_IN_FLIGHT", 20)
+    monkeypatch.setattr("slipstream.bench.arrivals.MOST_IN_FLIGHT", 20)
     async with serving(gate=10_000) as fake:
         with pytest.raises(UserError, match="does not keep up with 200 requests per second: 20"):
             await measure(fake, Demand(200, max_tokens=2))
