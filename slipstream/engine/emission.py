@@ -30,6 +30,8 @@ def sampling_rows(requests: Sequence[Request], batch: StepBatch) -> SamplingRows
     temperatures = [
         0.0 if request.adjusts_logits else request.params.temperature for request in requests
     ]
+    if not any(temperatures):
+        return SamplingRows.greedy(len(batch.logit_rows))
     shares = [temperatures, [each.top_p for each in params], [each.min_p for each in params]]
     owners = batch.requests[batch.logit_rows]
     temperature, top_p, min_p = np.array(shares, dtype=np.float64).take(owners, axis=1)

@@ -1,6 +1,7 @@
 """How each row of a step's logits becomes a token: what the kernels need to know of it."""
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,3 +22,10 @@ class SamplingRows:
     top_k: NDArray[np.int32]  # [L] keeps so many; 0 keeps all
     seed: NDArray[np.uint64]  # [L]
     position: NDArray[np.int32]  # [L] where the token would stand
+
+    @classmethod
+    def greedy(cls, count: int) -> Self:
+        """So many rows of which all are argmax; then nothing else is looked at."""
+        numbers = np.zeros(count)
+        whole = np.zeros(count, dtype=np.int32)
+        return cls(numbers, numbers, numbers, whole, numbers.view(np.uint64), whole)

@@ -11,6 +11,23 @@ BLOCK = 32  # logical positions that attention treats together; position p is in
 
 
 @dataclass(frozen=True, slots=True)
+class StepTrees:
+    """The token trees of R requests, of which a step computes every node.
+
+    Node i of a tree is stored in the request's slot number ``committed + i``. The nodes up to the
+    root are known tokens, each below the one before it; of draft nodes ``parents`` tells. Logits
+    are wanted of the root and of draft nodes, if the request ``emits``.
+    """
+
+    tokens: list[Int32]  # [nodes] each
+    parents: list[Int32]  # [nodes] each, an index; -1 for the first node
+    roots: list[int]
+    committed: list[int]  # tokens whose K and V are stored
+    pages: list[list[int]]  # with room for the nodes
+    emits: list[bool]
+
+
+@dataclass(frozen=True, slots=True)
 class StepBatch:
     """T rows of R requests, the rows of each request's token tree laid end to end.
 

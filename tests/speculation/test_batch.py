@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from slipstream.engine.params import SamplingParams
 from slipstream.engine.request import Request
-from slipstream.kernels.step_batch import StepBatch
+from slipstream.kernels.step_batch import StepBatch, StepTrees
+from slipstream.kernels.torch import layout
 from slipstream.memory.pool import PAGE_SIZE, pages_for
 from slipstream.speculation.batch import build_step_batch
 from slipstream.speculation.tree import TokenTree
@@ -99,8 +100,30 @@ def test_each_row_reads_itself_and_its_ancestors_in_logical_order(
         chain(*range(known)).graft([100 + node for node in range(len(parents))], parents)
         for _, known, parents, _ in drawn
     ]
-    batch = build_step_batch(requests, trees, [emits for *_, emits in drawn])
+    emitting = [emits for *_, emits in drawn]
+    batch = build_step_batch(requests, trees, emitting)
+    check(batch, requests, trees, drawn)
+    slow = layout.lay_rows(
+        StepTrees(
+            [tree.tokens for tree in trees],
+            [tree.parents for tree in trees],
+            [tree.root for tree in trees],
+            [held.committed for held in requests],
+            [held.pages for held in requests],
+            emitting,
+        )
+    )
+    check(slow, requests, trees, drawn)
+    for name in ("page_tables", "tail_slots"):  # also what nobody looks at
+        assert getattr(batch, name).tolist() == getattr(slow, name).tolist()
 
+
+def check(
+    batch: StepBatch,
+    requests: list[Request],
+    trees: list[TokenTree],
+    drawn: list[tuple[int, int, list[int], bool]],
+) -> None:
     row = 0
     logit_rows = []
     for index, (held, tree, (committed, known, _, emits)) in enumerate(

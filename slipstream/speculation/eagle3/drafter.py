@@ -115,11 +115,7 @@ def _growth(stretches: list[_Stretch]) -> TreeGrowth:
     """The trees below the roots behind these stretches."""
     # Few arrays, since making one costs more than what is in it.
     whole = _int32([_whole_numbers(stretch) for stretch in stretches])
-    levels, topk, nodes, first_pages, ring_starts, starts, stops, top_k, position = whole
-    rules = [stretch.task.sampling for stretch in stretches]
-    numbers = [(rule.temperature, rule.top_p, rule.min_p) for rule in rules]
-    temperature, top_p, min_p = np.array(list(zip(*numbers, strict=True)), dtype=np.float64)
-    seed = np.array([rule.seed for rule in rules], dtype=np.uint64)
+    levels, topk, nodes, first_pages, ring_starts, starts, stops = whole
     least = [stretch.task.shape.least_score for stretch in stretches]
     tokens, sources = _entries(stretches)
     return TreeGrowth(
@@ -132,8 +128,20 @@ def _growth(stretches: list[_Stretch]) -> TreeGrowth:
         topk=topk,
         nodes=nodes,
         least_scores=np.array(least, dtype=np.float32),
-        sampling=SamplingRows(temperature, top_p, min_p, top_k, seed, position),
+        sampling=_sampling(stretches),
     )
+
+
+def _sampling(stretches: list[_Stretch]) -> SamplingRows:
+    """How the roots' children are drawn."""
+    rules = [stretch.task.sampling for stretch in stretches]
+    if not any(rule.temperature for rule in rules):
+        return SamplingRows.greedy(len(rules))
+    numbers = [(rule.temperature, rule.top_p, rule.min_p) for rule in rules]
+    temperature, top_p, min_p = np.array(list(zip(*numbers, strict=True)), dtype=np.float64)
+    seed = np.array([rule.seed for rule in rules], dtype=np.uint64)
+    top_k, position = _int32([(s.task.sampling.top_k, s.stop + 1) for s in stretches])
+    return SamplingRows(temperature, top_p, min_p, top_k, seed, position)
 
 
 def _whole_numbers(stretch: _Stretch) -> tuple[int, ...]:
@@ -147,8 +155,6 @@ def _whole_numbers(stretch: _Stretch) -> tuple[int, ...]:
         ring.start,
         stretch.start,
         stretch.stop,
-        stretch.task.sampling.top_k,
-        stretch.stop + 1,  # of the root's children
     )
 
 
@@ -163,7 +169,7 @@ def _entries(stretches: list[_Stretch]) -> tuple[Int32, Int32]:
     return np.concatenate(tokens), np.array(slots, dtype=np.int32)
 
 
-def _int32(rows: list[tuple[int, ...]]) -> Int32:
+def _int32(rows: Sequence[tuple[int, ...]]) -> Int32:
     """The columns of ``rows``, each contiguous."""
     return np.array(list(zip(*rows, strict=True)), dtype=np.int32)
 

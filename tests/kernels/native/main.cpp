@@ -40,6 +40,7 @@ int run_all() {
   const char* wanted = std::getenv("SLIPSTREAM_ISA");
   bool ran = false, passed = passes("all", "team", test_team);
   passed &= passes("all", "tree", test_tree);
+  passed &= passes("all", "step rows", test_step_rows);
   for (const char* name : {"amx", "avx512", "avx2", "portable"}) {
     if (wanted && *wanted && std::strcmp(wanted, name) != 0) continue;
     const KernelSet* kernels = kernel_set(name);

@@ -12,6 +12,7 @@ void test_sample(const KernelSet& kernels);
 void test_program(const KernelSet& kernels);
 void test_team();
 void test_tree();
+void test_step_rows();
 void test_attention(const KernelSet& kernels);
 
 }  // namespace slipstream::test

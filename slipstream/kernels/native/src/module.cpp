@@ -15,6 +15,7 @@
 #include "kernels.h"
 #include "packing.h"
 #include "program.h"
+#include "step_rows.h"
 #include "team.h"
 
 namespace nb = nanobind;
@@ -144,6 +145,43 @@ nb::ndarray<nb::numpy, const uint16_t, nb::ndim<3>> kept_bits(nb::handle self) {
       kept.view.data, {size_t(kept.slots), size_t(kept.view.parts), size_t(kept.view.width)}, self};
 }
 
+template <int N, typename T, typename Value>
+nb::ndarray<nb::numpy, T, nb::ndim<N>> array_of(std::vector<Value>& values,
+                                                std::initializer_list<size_t> shape) {
+  auto* kept = new std::vector<Value>(std::move(values));
+  nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<Value>*>(p); });
+  return {reinterpret_cast<T*>(kept->data()), shape, owner};
+}
+
+// See StepTrees in step_batch.py; gives the fields of StepBatch, in its order.
+nb::tuple lay_step(const std::vector<Int32>& tokens, const std::vector<Int32>& parents,
+                   const std::vector<int>& roots, const std::vector<int>& committed,
+                   const std::vector<std::vector<int32_t>>& pages, const std::vector<bool>& emits) {
+  std::vector<StepTree> trees;
+  for (size_t i = 0; i < roots.size(); ++i) {
+    const int nodes = int(tokens.at(i).shape(0));
+    trees.push_back({tokens[i].data(), parents.at(i).data(), nodes, roots[i], committed.at(i),
+                     pages.at(i).data(), int(pages[i].size()), emits.at(i)});
+    bool sound = parents[i].shape(0) == size_t(nodes) && roots[i] >= 0 && roots[i] < nodes &&
+                 committed[i] / kBlock <= trees[i].page_count;
+    for (int node = roots[i] + 1; sound && node < nodes; ++node)
+      sound = 0 <= trees[i].parents[node] && trees[i].parents[node] < node;
+    if (!sound) throw std::invalid_argument("a tree or the pages that it stands on are not sound");
+  }
+  StepRows rows = lay_rows(trees);
+  const size_t count = rows.tokens.size(), requests = trees.size();
+  const size_t width = rows.page_table_width, tail_width = rows.tail_width;
+  const size_t wanted = rows.logit_rows.size();
+  return nb::make_tuple(
+      array_of<1, int32_t>(rows.tokens, {count}), array_of<1, int32_t>(rows.positions, {count}),
+      array_of<1, int32_t>(rows.slots, {count}), array_of<1, int32_t>(rows.owners, {count}),
+      array_of<1, bool>(rows.follows, {count}),
+      array_of<2, int32_t>(rows.page_tables, {requests, width}),
+      array_of<1, int32_t>(rows.tail_starts, {requests}),
+      array_of<2, int32_t>(rows.tail_slots, {count, tail_width}),
+      array_of<1, int32_t>(rows.logit_rows, {wanted}));
+}
+
 // Reads all of `data` once, as a step reads weights; the sum only keeps the reads from being left
 // out.
 uint64_t read_all(Machine& machine, Array<uint64_t, 1> data) {
@@ -253,6 +291,8 @@ NB_MODULE(_native, m) {
   m.def("compiled",
         [](const std::string& isa) { return compiled_kernel_set(isa.c_str()) != nullptr; });
   m.def("compiler", &compiler);
+  m.def("lay_step", &lay_step, "tokens"_a, "parents"_a, "roots"_a, "committed"_a, "pages"_a,
+        "emits"_a);
 
   nb::class_<Machine>(m, "Machine")
       .def(nb::init<std::string, int>(), "isa"_a, "threads"_a)
