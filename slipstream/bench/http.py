@@ -90,11 +90,12 @@ class Connection(asyncio.Protocol):
         self._receive: Receive = lambda piece, now: None
         self._streams = False  # the response in hand is a successful event stream
         self._now = 0.0
+        self._heard = 0.0
 
     @property
     def heard(self) -> float:
-        """When something was last read from the server; 0 before."""
-        return self._now
+        """When the server last sent something but comments, which keep a stream open; 0 before."""
+        return self._heard
 
     async def exchange(self, request: bytes, receive: Receive) -> Response:
         """Send a request and wait for the end of its response.
@@ -130,6 +131,7 @@ class Connection(asyncio.Protocol):
     async def _round_trip(self, request: bytes, receive: Receive) -> Response:
         assert self._transport is not None
         self._receive = receive
+        self._streams = False
         self._response = Response()
         self._done = asyncio.get_running_loop().create_future()
         self._transport.write(request)
@@ -144,6 +146,8 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         assert self._parser is not None
         self._now = perf_counter()
+        if not self._streams:
+            self._heard = self._now
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
@@ -151,7 +155,7 @@ class Connection(asyncio.Protocol):
             self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._now = perf_counter()
+        self._now = self._heard = perf_counter()
         if exc is None and self._response.status and not self._response.framed:
             self.on_message_complete()
         self._fail(ConnectionResetError("the server closed the connection"))
@@ -177,6 +181,8 @@ class Connection(asyncio.Protocol):
 
     def on_body(self, body: bytes) -> None:
         if self._streams:
+            if not body.startswith(b":"):
+                self._heard = self._now
             self._receive(body, self._now)
         else:
             self._response.body += body

@@ -1,8 +1,8 @@
 """A small server to launch, as a program of its own: ``python launched.py PORT [BEHAVIOUR...]``.
 
 Behaviours: ``dies:N`` ends it at its Nth completion, ``hangs:N`` never answers from the Nth on,
-``loading`` answers 503 for ever, ``child`` starts a process that would stay, ``stubborn`` ignores
-being asked to end. The Nth counts from 1.
+``pings:N`` sends nothing but comments from then on, ``loading`` answers 503 for ever, ``child``
+starts a process that would stay, ``stubborn`` ignores being asked to end. The Nth counts from 1.
 """
 
 import http.server
@@ -34,6 +34,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             os._exit(3)
         if "hangs" in chosen and asked >= int(chosen["hangs"]):
             time.sleep(600)
+        if "pings" in chosen and asked >= int(chosen["pings"]):
+            self.ping()
         choice = {"message": {"content": "word " * body["max_tokens"]}, "finish_reason": "length"}
         document = {"choices": [choice], "usage": {"completion_tokens": body["max_tokens"]}}
         self.answer(document, 503 if "loading" in chosen else 200)
@@ -45,6 +47,15 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
+
+    def ping(self) -> None:
+        """Keep a stream open in which nothing comes."""
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.end_headers()
+        while True:
+            self.wfile.write(b": ping\n\n")
+            time.sleep(0.1)
 
     def log_message(self, *parts: object) -> None:
         pass
