@@ -1,6 +1,8 @@
 """Where a verdict's answer goes: the terminal and files."""
 
+import sys
 from dataclasses import dataclass
+from io import TextIOWrapper
 from pathlib import Path
 
 import typer
@@ -61,7 +63,6 @@ class Outputs:
 
     def show(self, report: Report) -> None:
         """On the terminal and as files; the path of the page is the last line."""
-        print_report(report, console())
         failed = []
         for path, text_of in ((self.markdown, markdown), (self.html, html)):
             if path is not None:
@@ -69,6 +70,12 @@ class Outputs:
                     path.write_text(text_of(report), encoding="utf-8")
                 except OSError as error:
                     failed.append(f"cannot write {path}: {error.strerror}")
+        try:
+            print_report(report, console())
+        except BrokenPipeError:  # a pager that has seen enough
+            raise
+        except OSError as error:
+            failed.append(f"cannot write to standard output: {error.strerror}")
         if failed:
             raise UserError("; ".join(failed))
         if self.html is not None:
@@ -77,5 +84,8 @@ class Outputs:
 
 def console(stderr: bool = False) -> Console:
     """Of standard output, or error; wide where it is no terminal, so that tables are whole."""
+    stream = sys.stderr if stderr else sys.stdout
+    if isinstance(stream, TextIOWrapper):
+        stream.reconfigure(errors="replace")  # not every terminal can show what a model says
     found = Console(stderr=stderr, highlight=False)
     return found if found.is_terminal else Console(stderr=stderr, highlight=False, width=_WIDTH)

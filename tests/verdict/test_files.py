@@ -1,5 +1,7 @@
 """Documents that are written and read again, and where a verdict's answers go."""
 
+import errno
+import io
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -50,6 +52,26 @@ def test_a_file_that_cannot_be_written_leaves_the_others(
     assert "Does speculation pay?" in capsys.readouterr().out
     assert (tmp_path / "v.md").exists()
     assert (tmp_path / "LOG.md").exists()
+
+
+def test_a_terminal_that_takes_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full(io.StringIO):
+        def write(self, text: str) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("sys.stdout", Full())
+    with pytest.raises(UserError, match="standard output: No space"):
+        Outputs(None, tmp_path / "v.html", None, None).render(whole(), QUESTIONS, None)
+    assert (tmp_path / "v.html").exists()
+
+
+def test_a_terminal_without_all_characters(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = whole()
+    found.notes = ["\N{SNOWMAN} on the line"]
+    written = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(written, encoding="latin-1"))
+    Outputs(None, None, None, None).render(found, QUESTIONS, None)
+    assert b"? on the line" in written.getvalue()
 
 
 def test_answers_of_a_document_that_was_written_and_read(tmp_path: Path) -> None:
