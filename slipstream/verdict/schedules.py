@@ -47,10 +47,10 @@ def settings_to_paste(results: Results) -> list[Setting]:
 def schedule(results: Results, candidates: Sequence[Configuration]) -> list[Step]:
     """The best of these at each load; empty where none was measured at a fixed concurrency.
 
-    One choice is kept for the next load unless another is faster there, for certain or by
-    ``WORTH_A_SWITCH``. Between two measured loads it changes where the two choices are equally
-    fast, their ratio's logarithm interpolated over that of the concurrency. The first reaches
-    down to 1, the last has no end.
+    One choice, at first off, is kept for the next load unless another is faster there, for certain
+    or by ``WORTH_A_SWITCH``. Between two measured loads it changes where the two choices are
+    equally fast, their ratio's logarithm interpolated over that of the concurrency. The first
+    reaches down to 1, the last has no end.
     """
     chosen = _chosen(results, candidates)
     steps: list[Step] = []
@@ -71,16 +71,18 @@ Choice = tuple[Load, Configuration]
 def _chosen(results: Results, candidates: Sequence[Configuration]) -> list[Choice]:
     chosen: list[Choice] = []
     pairs = max(1, len(candidates) * (len(candidates) - 1) // 2)
+    off = next((c for c in candidates if c.draft_tokens == 0), None)
     loads = [load for load in results.loads if load.concurrency]
     for load in sorted(loads, key=lambda load: load.concurrency or 0):
         speeds = {c.name: tok_s(results, c.name, load) or 0.0 for c in candidates}
         best = max(candidates, key=lambda c: speeds[c.name], default=None)
         if not best or not speeds[best.name]:
             continue
-        if chosen and speeds[chosen[-1][1].name]:
-            gain = ratio(results, best.name, chosen[-1][1].name, load, comparisons=pairs)
+        before = chosen[-1][1] if chosen else off
+        if before and speeds[before.name]:
+            gain = ratio(results, best.name, before.name, load, comparisons=pairs)
             if gain and gain.sign <= 0 and gain.mean < WORTH_A_SWITCH:
-                best = chosen[-1][1]
+                best = before
         chosen.append((load, best))
     return chosen
 

@@ -198,3 +198,12 @@ def test_no_measurements_no_settings() -> None:
 )
 def test_flags_of_commands(command: list[str], expected: str | None) -> None:
     assert flag(configuration("any", 1, command), "--k") == expected
+
+
+def test_a_gain_that_is_not_sure_does_not_turn_drafting_on() -> None:
+    schedules = []
+    for seed in range(20):
+        found = results({"off": off, "small": off}, (1, 10), noise=0.01, seed=seed)
+        schedules.append(schedule(found, found.configurations))
+    # One interval in twenty is wrong, and there are two loads.
+    assert schedules.count([Step(1, None, 0)]) >= 15
