@@ -53,14 +53,22 @@ class Speculator:
         self._found: dict[int, Draft] = {}  # what was looked up, by place
         self._draft_seconds = 0.0
         self._lookup_seconds = 0.0
+        self._deciding_seconds = 0.0
         self._others_draft = False
         self._unsummed = 0.0  # seconds
         self.totals = Totals()
 
     def grow(self, works: Sequence[Work], scheduler: Scheduler) -> list[TokenTree]:
         """Each request's known tokens with the drafter's nodes below, as far as slots are free."""
-        trees = [TokenTree.chain(work.tokens) for work in works]
+        begun = time.perf_counter()
         self._draft_seconds = self._lookup_seconds = 0.0
+        trees = self._grown(works, scheduler)
+        spent = time.perf_counter() - begun
+        self._deciding_seconds = spent - self._draft_seconds - self._lookup_seconds
+        return trees
+
+    def _grown(self, works: Sequence[Work], scheduler: Scheduler) -> list[TokenTree]:
+        trees = [TokenTree.chain(work.tokens) for work in works]
         shapes = self._shapes(works)
         if not (shapes or self._found):
             return trees
@@ -85,12 +93,14 @@ class Speculator:
         """What a step emitted, a delta for each work that reaches its end, and how long all of it
         took."""
         emitted = {delta.id: delta.token_ids for delta in deltas}
+        beside = self._draft_seconds + self._lookup_seconds + self._deciding_seconds
         taken = Taken(
             rows=len(batch.tokens),
             attention=float(batch.positions.sum()),
             draft_seconds=0.0 if self._others_draft else self._draft_seconds,
-            seconds=max(seconds - self._draft_seconds - self._lookup_seconds, 1e-6),
+            seconds=max(seconds - beside, 1e-6),
             lookup_seconds=self._lookup_seconds,
+            deciding_seconds=self._deciding_seconds,
         )
         self._policy.observe([emitted[works[i].request.id] for i in self._adaptive], taken)
         self._unsummed += seconds

@@ -61,6 +61,12 @@ class Taken(msgspec.Struct, frozen=True):
     draft_seconds: float  # 0.0 if nothing was drafted
     seconds: float  # of everything else
     lookup_seconds: float = 0.0
+    deciding_seconds: float = 0.0  # of this policy and of building trees: plain decoding has none
+
+    @property
+    def whole(self) -> float:
+        """All of it."""
+        return self.draft_seconds + self.lookup_seconds + self.deciding_seconds + self.seconds
 
 
 NOTHING_TAKEN = Taken(0, 0.0, 0.0, 0.0)
@@ -194,7 +200,7 @@ class AdaptivePolicy:
     def observe(self, emitted: Sequence[Sequence[int]], taken: Taken) -> None:
         """The tokens that each planned request emitted, and what the step took."""
         step = self._step
-        self._busy += taken.draft_seconds + taken.seconds + taken.lookup_seconds
+        self._busy += taken.whole
         step.emitted, step.taken, step.ended = emitted, taken, self._busy
         self._ended.append(step)
         if len(self._ended) >= MOST_UNSETTLED:  # no choice is made while nobody lets it adapt
@@ -263,7 +269,7 @@ class AdaptivePolicy:
     def _record(self, request_id: int) -> Record:
         record = self._records.get(request_id)
         if record is None:
-            record = self._records[request_id] = Record()
+            record = self._records[request_id] = Record(found=self.lookups.usual)
         return record
 
     def _leave_to_lookup(self, step: _Step, choice: Choice, found: Sequence[Draft | None]) -> None:
@@ -353,16 +359,23 @@ class AdaptivePolicy:
             self.lookups.took(taken.lookup_seconds, sum(step.looked_up))
             if taken.draft_seconds > 0 and (work := _work(step)).first:
                 self.costs.note_draft(work, taken.draft_seconds)
+            row = self._price_of_row(step)
             for place in range(len(step.requests)):
                 weighed = step.weighed.get(place)
                 outcomes = weighed.outcomes(step.emitted[place]) if weighed else []
                 if step.looked_up[place]:
                     record, kept = step.records[place], step.kept.get(place, ())
-                    self.lookups.learn(record, weighed, outcomes, kept)
+                    self.lookups.learn(record, weighed, outcomes, kept, row)
                 if weighed:
                     self._learn(step, place, weighed, outcomes)
         self._ended.clear()
         self.costs.settle()
+
+    def _price_of_row(self, step: _Step) -> float:
+        """What each node of a step cost, in tokens, without its attention."""
+        rows, nodes = step.taken.rows, max(step.nodes, 1)
+        seconds = self.costs.target.at(rows) - self.costs.target.at(max(rows - nodes, 1))
+        return self.price * seconds / nodes
 
     def _compare(self) -> None:
         """See what goodput the steps that have ended had, in that of plain decoding."""
@@ -373,7 +386,7 @@ class AdaptivePolicy:
             if decoding and taken.rows == decoding + step.nodes:  # no prompt in it
                 tokens += sum(map(len, step.emitted))
                 requests += decoding
-                seconds += taken.draft_seconds + taken.lookup_seconds + taken.seconds
+                seconds += taken.whole
                 plain += self.costs.step(decoding, taken.attention * decoding / taken.rows)
         if requests:
             seen = min(max(tokens * plain / (requests * seconds), 1.0), MOST_ADVANTAGE)

@@ -8,8 +8,10 @@ from slipstream.speculation.policy.weighing import WeighedDraft
 from slipstream.speculation.tree import TreeShape
 
 SHAPE = TreeShape(num_steps=8, topk=2, num_draft_tokens=13)
-RATE = 0.1
+RATE = 0.1  # by which one lookup changes what is expected of its request
+USUAL_RATE = 0.02  # and of requests that have just begun
 SECONDS = 2e-5  # of one lookup, until it is measured
+WEIGHING = 1.0  # what is found takes so much of that time again to be weighed and merged
 TRY_EVERY = 16  # steps, for requests whose text repeats nothing
 
 
@@ -18,12 +20,13 @@ class Lookups:
 
     def __init__(self) -> None:
         self._seconds = SECONDS
+        self.usual = 0.5  # tokens that a lookup wins, over all requests
 
     def wanted(
         self, ids: Sequence[int], records: Sequence[Record], price: float, step: int
     ) -> list[bool]:
         """Which requests to look up, at a ``price`` of so many tokens for a second."""
-        least = price * self._seconds
+        least = price * self._seconds * (1 + WEIGHING)
         return [
             record.found > least or (step + id) % TRY_EVERY == 0
             for id, record in zip(ids, records, strict=True)
@@ -40,13 +43,17 @@ class Lookups:
         weighed: WeighedDraft | None,
         outcomes: Sequence[bool | None],
         kept: Sequence[int],
+        row: float,
     ) -> None:
         """What a lookup of this request found, None for nothing, what of it was right, and which
-        nodes were verified: where rows are dear, the best finds bring nothing."""
-        right = 0.0
+        nodes were verified, of which each cost a ``row``, in tokens: where rows are dear, the best
+        finds bring little."""
+        won = 0.0
         if weighed is not None:
             sources = weighed.draft.origins
             for node in kept:
-                if outcomes[node] and sources[node] != Source.MODEL:
-                    right += 1.0 if sources[node] == Source.LOOKUP else 0.5
-        record.found += RATE * (right - record.found)
+                if sources[node] != Source.MODEL:
+                    share = 1.0 if sources[node] == Source.LOOKUP else 0.5
+                    won += share * (bool(outcomes[node]) - row)
+        record.found += RATE * (won - record.found)
+        self.usual += USUAL_RATE * (won - self.usual)

@@ -25,7 +25,7 @@ class Record:
     promise: float = 1.0  # how much likelier its nodes are than everybody's
     promised: float = DOUBT  # accepted nodes, as calibrated
     accepted: float = DOUBT
-    found: float = 0.5  # right tokens of a prompt lookup
+    found: float = 0.5  # tokens that a prompt lookup wins, its rows paid for
     drafted_at: float = float("-inf")  # busy seconds
 
     @property
