@@ -29,7 +29,9 @@ VOCABULARY = 64
 TREE = TreeShape(num_steps=4, topk=4, num_draft_tokens=16)
 # Four chains below the root. Token 0 is what the fake model always says: one node is accepted.
 READY_TREE = Draft(
-    tokens=[0, 1, 2, 3, *range(1, 12)], parents=[0, 0, 0, 0, 1, 1, 1, 2, 2, 3, 5, 6, 7, 11, 12]
+    tokens=[0, 1, 2, 3, *range(1, 12)],
+    parents=[0, 0, 0, 0, 1, 1, 1, 2, 2, 3, 5, 6, 7, 11, 12],
+    scores=[-0.5 * node for node in range(15)],
 )
 
 
@@ -57,6 +59,9 @@ class FakeDrafter:
 
     def draft(self, tasks: Sequence[DraftTask]) -> list[Draft]:
         return [READY_TREE] * len(tasks)
+
+    def lag(self, request_id: int, committed: int) -> int:
+        return 0
 
     def forget(self, request_id: int) -> None:
         pass
