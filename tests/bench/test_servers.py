@@ -168,7 +168,6 @@ def test_only_what_bears_the_mark_is_ended() -> None:
         other.wait()
 
 
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 def test_children_that_lose_the_mark_are_ended_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("slipstream.bench.servers._CHILDREN_S", 0.2)
     sleep = "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(600)"
