@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -40,6 +41,16 @@ class Launch:
     directory: Path | None = None
     ready_s: float = 600.0  # how long it may take until it answers
     ready_url: str | None = None  # answers 200 before a completion is worth trying
+
+    def check(self) -> None:
+        """Raises ``UserError`` if there is no such program."""
+        program = self.command[0]
+        path = {**os.environ, **self.environment}.get("PATH")
+        where = f" along the PATH {path}"
+        if os.sep in program:
+            program, where = str(Path(self.directory or "", program).absolute()), ""
+        if shutil.which(program, path=path) is None:
+            raise UserError(f"{self.name}: there is no program {program}{where}")
 
 
 def taken(host: str, port: int) -> bool:

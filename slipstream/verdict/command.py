@@ -241,6 +241,9 @@ def verdict(
         time_limit_s=None if time_limit is None else 60 * time_limit,
         api_key=api_key or None,
     )
+    for candidate in plan.candidates:
+        if candidate.command:
+            candidate.launch().check()
     settings = Settings(
         prompts=prompts,
         max_tokens=max_tokens,

@@ -100,6 +100,21 @@ def test_a_command_that_does_not_exist() -> None:
         Server(Launch("it", ["/no/such/program"]))
 
 
+def test_programs_are_looked_for_where_they_would_be_run(tmp_path: Path) -> None:
+    program = tmp_path / "serve"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    for command, environment, directory in (
+        ([str(program)], {}, None),
+        (["./serve"], {}, tmp_path),
+        (["serve"], {"PATH": str(tmp_path)}, None),
+    ):
+        Launch("it", command, environment, directory).check()
+    program.chmod(0o644)
+    with pytest.raises(UserError, match=f"it: there is no program serve along the PATH {tmp_path}"):
+        Launch("it", ["serve"], {"PATH": str(tmp_path)}).check()
+
+
 def test_a_server_that_does_not_want_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("slipstream.bench.servers._GRACE_S", 0.2)
     monkeypatch.setattr("slipstream.bench.servers._CHILDREN_S", 0.2)

@@ -142,6 +142,8 @@ def launch_marks() -> set[str]:
         (["a=http://h", "b=http://g", "--log", "/"], "--log /: cannot write there"),
         (["a=http://h", "b=http://g", "--objective", "fast"], "the objective 'fast' should be"),
         (["a=http://h", "b=http://g", "--prompts", "x"], "no prompt set or file 'x'"),
+        (["self:off", "it=serv {port}"], "it: there is no program serv along the PATH /"),
+        (["self:off", "it=./serv {port}"], "it: there is no program /"),
         (["--from", "no/such.json"], "no/such.json: no such file"),
         (["--compare", "one.json"], "--compare takes two files, not 1"),
     ],
