@@ -12,8 +12,9 @@ from slipstream.engine.scheduler import Scheduler, Work
 from slipstream.kernels import StepBatch
 from slipstream.speculation.drafter import NO_DRAFT, Draft, Drafter, DraftTask
 from slipstream.speculation.merging import merge
-from slipstream.speculation.policy.adaptive import AdaptivePolicy, Speculating, Taken
+from slipstream.speculation.policy.adaptive import AdaptivePolicy
 from slipstream.speculation.policy.static import static_shape
+from slipstream.speculation.policy.step import Speculating, Taken
 from slipstream.speculation.tree import TokenTree, TreeShape
 
 SUMMED_UP_AFTER = 1.0  # seconds of steps

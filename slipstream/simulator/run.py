@@ -10,9 +10,10 @@ from slipstream.simulator.drafts import UNDRAFTED, Guess, expected_length, guess
 from slipstream.simulator.machine import Machine
 from slipstream.simulator.workload import Prompt, Steps, Workload, at
 from slipstream.speculation.drafter import NO_DRAFT, Draft
-from slipstream.speculation.policy.adaptive import AdaptivePolicy, Speculating, Taken
+from slipstream.speculation.policy.adaptive import AdaptivePolicy
 from slipstream.speculation.policy.settings import Speculation
 from slipstream.speculation.policy.static import static_shape
+from slipstream.speculation.policy.step import Speculating, Taken
 from slipstream.speculation.tree import TreeShape
 
 RING = 512  # positions that a drafter can lack

@@ -6,11 +6,9 @@ whole path is accepted, and a second costs the goodput that the engine has witho
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from itertools import zip_longest
+from dataclasses import dataclass
 from math import exp, floor, inf
 
-import msgspec
 import numpy as np
 
 from slipstream.speculation.drafter import Draft, Source
@@ -20,6 +18,7 @@ from slipstream.speculation.policy.depth import Choice, Demand, choose
 from slipstream.speculation.policy.lookups import SHAPE as LOOKUP
 from slipstream.speculation.policy.lookups import Lookups
 from slipstream.speculation.policy.outlook import RATE, WIDTH, Outlook, Record
+from slipstream.speculation.policy.step import Speculating, Step, Taken
 from slipstream.speculation.policy.summary import Summary
 from slipstream.speculation.policy.weighing import WeighedDraft
 from slipstream.speculation.tree import TreeShape
@@ -35,41 +34,11 @@ TRYING = 16  # requests that do so, at most
 LEAST_TRIED = 32  # rows more than what pays, of which one number may be tried; or as many again
 REPAID_WITHIN = 64.0  # tokens, in which catching up must pay
 LEAST_CAUGHT_UP = 512  # positions that one step may catch up with, beyond one request's
-CAUGHT_UP = 8  # positions that count as none to catch up with
 MOST_NODES = 24  # of one tree
 MOST_UNSETTLED = 64  # steps that wait for being learned from
 LEAST_FOLLOWED = 0.01  # probability of a path, below which nothing is too unlikely to follow
 SCORE_STEPS = 4  # per unit of a natural logarithm
 MOST_ADVANTAGE = 8.0  # that is believed, of speculation over plain decoding
-
-
-class Speculating(msgspec.Struct, frozen=True):
-    """A request that may speculate in this step."""
-
-    id: int
-    context: int  # tokens committed
-    remaining: int  # tokens that it may still emit, at least 1
-    sampled: bool  # not greedy
-    lag: int  # positions that the drafter has to enter before its first level
-
-
-class Taken(msgspec.Struct, frozen=True):
-    """What a step took. Attention is rows times the tokens of their context."""
-
-    rows: int
-    attention: float
-    draft_seconds: float  # 0.0 if nothing was drafted
-    seconds: float  # of everything else
-    lookup_seconds: float = 0.0
-    deciding_seconds: float = 0.0  # of this policy and of building trees: plain decoding has none
-
-    @property
-    def whole(self) -> float:
-        """All of it."""
-        return self.draft_seconds + self.lookup_seconds + self.deciding_seconds + self.seconds
-
-
-NOTHING_TAKEN = Taken(0, 0.0, 0.0, 0.0)
 
 
 @dataclass(slots=True)
@@ -80,30 +49,6 @@ class _Plan:
     ids: list[int]
     other_rows: int
     until: float
-
-
-@dataclass(slots=True)
-class _Step:
-    """What is remembered from planning a step to its end, and until it is learned from."""
-
-    requests: Sequence[Speculating] = ()
-    most_nodes: int = 0  # that it has room for
-    records: list[Record] = field(default_factory=list)
-    tries: bool = False  # more than is known to pay
-    looked_up: list[bool] = field(default_factory=list)
-    shapes: list[TreeShape | None] = field(default_factory=list)
-    probed: int | None = None  # place of the request that drafts to find out, not to be verified
-    weighed: dict[int, WeighedDraft] = field(default_factory=dict)  # by place
-    kept: dict[int, list[int]] = field(default_factory=dict)  # which nodes, by place
-    expected_tokens: float = 0.0
-    emitted: Sequence[Sequence[int]] = ()
-    taken: Taken = NOTHING_TAKEN
-    ended: float = 0.0  # busy seconds
-
-    @property
-    def nodes(self) -> int:
-        """That are verified."""
-        return sum(map(len, self.kept.values()))
 
 
 class AdaptivePolicy:
@@ -128,8 +73,8 @@ class AdaptivePolicy:
         self._tried_at = 0  # step
         self._try_after = FIRST_TRY  # steps
         self._plan: _Plan | None = None
-        self._step = _Step()
-        self._ended: list[_Step] = []  # nothing was learned from them yet
+        self._step = Step()
+        self._ended: list[Step] = []  # nothing was learned from them yet
         self._summary = Summary()
 
     def look_up(self, requests: Sequence[Speculating]) -> list[TreeShape | None]:
@@ -138,7 +83,7 @@ class AdaptivePolicy:
         records = [self._record(id) for id in ids]
         wanted = self.lookups.wanted(ids, records, self.price, self._steps)
         return [
-            _within(LOOKUP, request) if asked else None
+            request.within(LOOKUP) if asked else None
             for request, asked in zip(requests, wanted, strict=True)
         ]
 
@@ -154,7 +99,7 @@ class AdaptivePolicy:
         ``other_rows`` are those of all other requests, ``other_nodes`` of which are draft nodes;
         ``found`` is what was looked up for each request, None if nothing was.
         """
-        self._step = step = _Step(requests, max(self._most_nodes - other_nodes, 0))
+        self._step = step = Step(requests, max(self._most_nodes - other_nodes, 0))
         if not requests:
             return []
         self._steps += 1
@@ -241,7 +186,7 @@ class AdaptivePolicy:
             return True
         return False
 
-    def _shapes(self, step: _Step, choice: Choice) -> list[TreeShape | None]:
+    def _shapes(self, step: Step, choice: Choice) -> list[TreeShape | None]:
         if not choice.levels:
             return [None] * len(step.requests)
         levels, width = choice.levels, choice.width
@@ -250,12 +195,12 @@ class AdaptivePolicy:
         for place in chosen:
             request = step.requests[place]
             least = self._least_score(choice, request, step.records[place])
-            shapes[place] = _within(_shape(levels, width, least), request)
+            shapes[place] = request.within(_shape(levels, width, least))
         if step.tries:
             first = self._steps // TRY_EVERY * TRYING
             for number in range(min(TRYING, len(chosen))):
                 place = chosen[(first + number) % len(chosen)]
-                shapes[place] = _within(_shape(levels + 1, WIDTH), step.requests[place])
+                shapes[place] = step.requests[place].within(_shape(levels + 1, WIDTH))
         return shapes
 
     def _least_score(self, choice: Choice, request: Speculating, record: Record) -> float:
@@ -272,7 +217,7 @@ class AdaptivePolicy:
             record = self._records[request_id] = Record(found=self.lookups.usual)
         return record
 
-    def _leave_to_lookup(self, step: _Step, choice: Choice, found: Sequence[Draft | None]) -> None:
+    def _leave_to_lookup(self, step: Step, choice: Choice, found: Sequence[Draft | None]) -> None:
         """Do not draft where what was looked up promises more than a draft usually brings."""
         usual = (choice.emitted - len(step.requests)) / max(int(choice.chosen.sum()), 1)
         for place, draft in enumerate(found):
@@ -283,8 +228,8 @@ class AdaptivePolicy:
                     step.shapes[place] = None
 
     def _demand(self, requests: Sequence[Speculating], other_rows: int) -> Demand:
-        facts = np.array([(r.context, r.remaining, r.sampled, r.lag) for r in requests])
-        behind = np.maximum(facts[:, 3] - CAUGHT_UP, 0)
+        facts = np.array([(r.context, r.remaining, r.sampled, r.behind) for r in requests])
+        behind = facts[:, 3]
         within = np.minimum(facts[:, 1], REPAID_WITHIN)
         # A step spends half its time again on catching up at most; the others come in later ones.
         step = self.costs.step(len(requests), float(facts[:, 0].sum()))
@@ -316,7 +261,7 @@ class AdaptivePolicy:
             choice = choose(demand, self.costs, self.price)
         return choice
 
-    def _probe(self, step: _Step, idle: Sequence[int]) -> int | None:
+    def _probe(self, step: Step, idle: Sequence[int]) -> int | None:
         """Have one of these requests draft to find out what its drafts are worth, if it is time."""
         waited = self._busy - self._probed_at
         affordable = PROBE_SHARE * waited if waited < LONGEST_UNPROBED else inf
@@ -324,9 +269,8 @@ class AdaptivePolicy:
             return None
         requests = step.requests
         place = min(idle, key=lambda p: (requests[p].lag, step.records[p].drafted_at))
-        shape = _within(PROBE, requests[place])
-        behind = max(requests[place].lag - CAUGHT_UP, 0)
-        if shape is None or self.costs.draft(DraftWork(1, (), behind)) > affordable:
+        shape = requests[place].within(PROBE)
+        if shape is None or self.costs.draft(DraftWork(1, (), requests[place].behind)) > affordable:
             return None
         step.shapes[place] = shape
         self._probed_at = self._busy
@@ -357,7 +301,7 @@ class AdaptivePolicy:
             self._sum_up(step)
             self.costs.note_step(taken.rows, taken.attention, taken.seconds)
             self.lookups.took(taken.lookup_seconds, sum(step.looked_up))
-            if taken.draft_seconds > 0 and (work := _work(step)).first:
+            if taken.draft_seconds > 0 and (work := step.draft_work()).first:
                 self.costs.note_draft(work, taken.draft_seconds)
             row = self._price_of_row(step)
             for place in range(len(step.requests)):
@@ -371,7 +315,7 @@ class AdaptivePolicy:
         self._ended.clear()
         self.costs.settle()
 
-    def _price_of_row(self, step: _Step) -> float:
+    def _price_of_row(self, step: Step) -> float:
         """What each node of a step cost, in tokens, without its attention."""
         rows, nodes = step.taken.rows, max(step.nodes, 1)
         seconds = self.costs.target.at(rows) - self.costs.target.at(max(rows - nodes, 1))
@@ -393,7 +337,7 @@ class AdaptivePolicy:
             self._advantage += (1 - exp(-seconds)) * (seen - self._advantage)
 
     def _learn(
-        self, step: _Step, place: int, weighed: WeighedDraft, outcomes: Sequence[bool | None]
+        self, step: Step, place: int, weighed: WeighedDraft, outcomes: Sequence[bool | None]
     ) -> None:
         request, record, shape = step.requests[place], step.records[place], step.shapes[place]
         promised, accepted = 0.0, 0
@@ -415,7 +359,7 @@ class AdaptivePolicy:
         reach = (shape.num_steps, shape.topk)
         self.outlook.learn(record, request.sampled, weighed.by_level(), reach, rate)
 
-    def _sum_up(self, step: _Step) -> None:
+    def _sum_up(self, step: Step) -> None:
         taken, tokens = step.taken, sum(map(len, step.emitted))
         if step.nodes:
             why = "on"
@@ -441,25 +385,3 @@ class AdaptivePolicy:
 def _shape(levels: int, width: int, least_score: float = -inf) -> TreeShape:
     nodes = levels if width == 1 else min(MOST_NODES, levels * width * 2)
     return TreeShape(levels, width, 1 + nodes, least_score)
-
-
-def _within(shape: TreeShape, request: Speculating) -> TreeShape | None:
-    """Not beyond the request's last token, which needs no draft."""
-    levels = request.remaining - 1
-    if levels >= shape.num_steps:
-        return shape
-    return msgspec.structs.replace(shape, num_steps=levels) if levels > 0 else None
-
-
-def _work(step: _Step) -> DraftWork:
-    """What this step's drafting computed, about."""
-    drafting = [
-        (request.lag, weighed.expanded(shape))
-        for place, (request, shape) in enumerate(zip(step.requests, step.shapes, strict=True))
-        if shape is not None and (weighed := step.weighed.get(place))
-    ]
-    expanded = zip_longest(*(rows for _, rows in drafting), fillvalue=0)
-    deeper = tuple(rows for rows in map(sum, expanded) if rows)
-    lags = [lag for lag, _ in drafting]
-    first = sum(min(max(lag, 1), CAUGHT_UP) for lag in lags)
-    return DraftWork(first, deeper, sum(max(lag - CAUGHT_UP, 0) for lag in lags))

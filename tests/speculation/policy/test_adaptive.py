@@ -5,8 +5,9 @@ from math import inf, log
 import pytest
 
 from slipstream.speculation.drafter import NO_DRAFT, Draft
-from slipstream.speculation.policy.adaptive import AdaptivePolicy, Speculating, Taken
+from slipstream.speculation.policy.adaptive import AdaptivePolicy
 from slipstream.speculation.policy.cost_model import CostModel, Machine
+from slipstream.speculation.policy.step import Speculating, Taken
 
 CHEAP_ROWS = Machine(target_operations=1e6, drafter_bytes=4e6, drafter_operations=1e6)
 COSTLY_ROWS = Machine(target_bytes=1e6, target_operations=2e9, drafter_bytes=4e6)
