@@ -5,9 +5,11 @@ After Saxena, "Prompt Lookup Decoding" (2023), widened from one continuation to 
 
 import heapq
 import math
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
 
 from slipstream.speculation.drafter import NO_DRAFT, Draft, DraftTask, Source
 from slipstream.speculation.tree import TreeShape
@@ -19,7 +21,7 @@ UNSEEN = 1.0  # weight left for continuations that never occurred
 
 
 class NgramDrafter:
-    """Keeps, per request, where each n-gram of its tokens occurred.
+    """Remembers nothing: a request's text is searched anew each time, which takes microseconds.
 
     ``shortest_match`` tokens at least must have occurred before; of the matches the longest and
     latest ``most_occurrences`` are followed.
@@ -28,58 +30,44 @@ class NgramDrafter:
     def __init__(self, shortest_match: int = 1, most_occurrences: int = MOST_OCCURRENCES) -> None:
         self._shortest_match = shortest_match
         self._most_occurrences = most_occurrences
-        self._histories: dict[int, _History] = {}
 
     def draft(self, tasks: Sequence[DraftTask]) -> list[Draft]:
         """One tree per task from the continuations of its latest tokens' earlier occurrences."""
-        drafts = []
-        for task in tasks:
-            history = self._histories.get(task.request_id)
-            if history is None:
-                history = self._histories[task.request_id] = _History(self._shortest_match)
-            history.extend(task.tokens[len(history.tokens) :].tolist())
-            occurrences = history.occurrences(self._most_occurrences)
-            if not occurrences:
-                drafts.append(NO_DRAFT)
-                continue
-            trie = _Node()
-            for start, weight in occurrences:
-                trie.insert(history.tokens[start : start + task.shape.num_steps], weight)
-            drafts.append(_best_nodes(trie, task.shape))
-        return drafts
+        return [self._draft(task) for task in tasks]
 
     def lag(self, request_id: int, committed: int) -> int:
         return 0
 
     def forget(self, request_id: int) -> None:
-        self._histories.pop(request_id, None)
+        pass
 
+    def _draft(self, task: DraftTask) -> Draft:
+        occurrences = self._occurrences(task.tokens)
+        if not occurrences:
+            return NO_DRAFT
+        trie = _Node()
+        for start, weight in occurrences.items():
+            trie.insert(task.tokens[start : start + task.shape.num_steps].tolist(), weight)
+        return _best_nodes(trie, task.shape)
 
-class _History:
-    """One request's tokens with, for each n-gram, the positions after its occurrences."""
-
-    def __init__(self, shortest_match: int) -> None:
-        self.tokens: list[int] = []
-        self._shortest_match = shortest_match
-        self._after: defaultdict[tuple[int, ...], list[int]] = defaultdict(list)
-
-    def extend(self, tokens: list[int]) -> None:
-        for token in tokens:
-            # What ends at the very last token has no continuation yet: index one behind.
-            end = len(self.tokens)
-            for n in range(self._shortest_match, min(LONGEST_MATCH, end) + 1):
-                self._after[tuple(self.tokens[end - n :])].append(end)
-            self.tokens.append(token)
-
-    def occurrences(self, most: int) -> list[tuple[int, float]]:
-        """(where the continuation starts, weight) of the suffix's occurrences."""
+    def _occurrences(self, tokens: NDArray[np.int32]) -> dict[int, float]:
+        """Where continuations of the suffix's occurrences start, and what each weighs."""
+        last = len(tokens) - 1
+        ends = np.flatnonzero(tokens[:last] == tokens[last])
+        matches = [ends]  # by length, the last place of each
+        for back in range(1, min(LONGEST_MATCH, len(tokens))):
+            ends = ends[ends >= back]
+            ends = ends[tokens[ends - back] == tokens[last - back]]
+            if not len(ends):
+                break
+            matches.append(ends)
         weights: dict[int, float] = {}
-        for n in range(min(LONGEST_MATCH, len(self.tokens)), self._shortest_match - 1, -1):
-            for start in reversed(self._after.get(tuple(self.tokens[-n:]), [])[-most:]):
-                if len(weights) == most:
-                    return list(weights.items())
-                weights.setdefault(start, WEIGHT_PER_TOKEN**n)
-        return list(weights.items())
+        for length in range(len(matches), self._shortest_match - 1, -1):
+            for end in matches[length - 1][: -self._most_occurrences - 1 : -1].tolist():
+                if len(weights) == self._most_occurrences:
+                    return weights
+                weights.setdefault(end + 1, WEIGHT_PER_TOKEN**length)
+        return weights
 
 
 @dataclass(slots=True)
