@@ -151,6 +151,9 @@ class Speculator:
         return fixed | planned
 
     def _plan(self, works: Sequence[Work], other_nodes: int) -> dict[int, TreeShape]:
+        self._found = {}
+        if self._adaptive and self._policy.rests(len(self._adaptive)):
+            return {}
         requests = [self._speculating(works[index]) for index in self._adaptive]
         self._other_rows = other_nodes + sum([work.count for work in works]) - len(requests)
         self._look_up(works, requests)
@@ -163,7 +166,6 @@ class Speculator:
         }
 
     def _look_up(self, works: Sequence[Work], requests: Sequence[Speculating]) -> None:
-        self._found = {}
         if self._lookup is None or not requests:
             return
         started = time.perf_counter()

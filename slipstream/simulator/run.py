@@ -214,6 +214,8 @@ class Simulation:
 
     def _shapes(self, works: list[Work], ending: list[Work]) -> list[TreeShape | None]:
         if self._speculation.mode == "adaptive":
+            if self._policy.rests(len(ending)):
+                return [None] * len(ending)
             requests = [_speculating(work) for work in ending]
             known = sum(work.count for work in works)
             return self._policy.plan(requests, known - len(requests))

@@ -24,6 +24,8 @@ from slipstream.speculation.policy.weighing import WeighedDraft
 from slipstream.speculation.tree import TreeShape
 
 CHOSEN_FOR = 0.25  # seconds that a choice holds while the same requests run
+RESTED_FOR = 4  # steps at least, where nothing has paid
+LONGEST_REST = 1.0  # seconds
 PROBE_SHARE = 0.004  # of the time, that finding out whether speculation would pay may take
 LONGEST_UNPROBED = 1.0  # seconds
 PROBE_RATE = 0.1  # by which a probe changes what is expected
@@ -35,10 +37,11 @@ LEAST_TRIED = 32  # rows more than what pays, of which one number may be tried; 
 REPAID_WITHIN = 64.0  # tokens, in which catching up must pay
 LEAST_CAUGHT_UP = 512  # positions that one step may catch up with, beyond one request's
 MOST_NODES = 24  # of one tree
+LEAST_GAIN = 0.02  # of a step's tokens: costs are not known better than that
 MOST_UNSETTLED = 64  # steps that wait for being learned from
 LEAST_FOLLOWED = 0.01  # probability of a path, below which nothing is too unlikely to follow
 SCORE_STEPS = 4  # per unit of a natural logarithm
-MOST_ADVANTAGE = 8.0  # that is believed, of speculation over plain decoding
+LEAST_ADVANTAGE, MOST_ADVANTAGE = 0.5, 8.0  # that are believed, over plain decoding
 
 
 @dataclass(slots=True)
@@ -52,9 +55,10 @@ class _Plan:
 
 
 class AdaptivePolicy:
-    """`look_up`, `plan` before drafting, `prune` after it, `observe` after the step; in this order.
+    """`rests`, `look_up`, `plan` before drafting, `prune` after it, `observe` after the step.
 
-    Who has no prompt lookup beside the drafter leaves `look_up` out.
+    In this order; if it rests, only `observe` follows. Who has no prompt lookup beside the drafter
+    leaves `look_up` out.
     """
 
     def __init__(self, costs: CostModel, most_nodes: int) -> None:
@@ -73,15 +77,28 @@ class AdaptivePolicy:
         self._tried_at = 0  # step
         self._try_after = FIRST_TRY  # steps
         self._plan: _Plan | None = None
+        self._rests_until = 0.0  # busy seconds
         self._step = Step()
         self._ended: list[Step] = []  # nothing was learned from them yet
         self._summary = Summary()
 
+    def rests(self, requests: int) -> bool:
+        """Whether not even to find out if anything would pay, with so many requests.
+
+        So it is for a moment where speculation has lately brought less than plain decoding would
+        have, all the time that it took counted, and the load has not fallen since.
+        """
+        fallen = self._plan is not None and 2 * requests < len(self._plan.ids)
+        if self._busy >= self._rests_until or fallen:
+            return False
+        self._steps += 1
+        self._step = Step(rests=True)
+        return True
+
     def look_up(self, requests: Sequence[Speculating]) -> list[TreeShape | None]:
         """How much each of the requests should look up, None for nothing."""
-        ids = [request.id for request in requests]
-        records = [self._record(id) for id in ids]
-        wanted = self.lookups.wanted(ids, records, self.price, self._steps)
+        records = [self._record(request.id) for request in requests]
+        wanted = self.lookups.wanted(records, self.price, self._steps)
         return [
             request.within(LOOKUP) if asked else None
             for request, asked in zip(requests, wanted, strict=True)
@@ -120,6 +137,8 @@ class AdaptivePolicy:
     def prune(self, drafts: Sequence[Draft], other_rows: int) -> list[Draft]:
         """The nodes that are worth verifying, of the planned requests' drafts."""
         step, calibration = self._step, self.calibration
+        if step.rests:
+            return list(drafts)
         worth: list[tuple[float, int, int]] = []  # of a node, negative; whose, which
         for place, (request, draft) in enumerate(zip(step.requests, drafts, strict=True)):
             if not draft.tokens:
@@ -147,6 +166,8 @@ class AdaptivePolicy:
         step = self._step
         self._busy += taken.whole
         step.emitted, step.taken, step.ended = emitted, taken, self._busy
+        if step.nodes:
+            self._rests_until = 0.0  # there is something to learn from
         self._ended.append(step)
         if len(self._ended) >= MOST_UNSETTLED:  # no choice is made while nobody lets it adapt
             self._settle()
@@ -173,7 +194,14 @@ class AdaptivePolicy:
             self._settle()
             choice = self._choose(self._demand(requests, other_rows))
             self._plan = plan = _Plan(choice, ids, other_rows, self._busy + CHOSEN_FOR)
+            self._rests_until = self._busy + self._rest(choice)
         return plan.choice
+
+    def _rest(self, choice: Choice) -> float:
+        """Seconds for which nothing needs to be looked at."""
+        if choice.levels or self._advantage >= 1:
+            return 0.0
+        return min(max(CHOSEN_FOR, RESTED_FOR * choice.seconds), LONGEST_REST)
 
     def _tries(self, choice: Choice) -> bool:
         """It is time to draft more than pays: often at first, when text has become easy to draft,
@@ -214,7 +242,9 @@ class AdaptivePolicy:
     def _record(self, request_id: int) -> Record:
         record = self._records.get(request_id)
         if record is None:
-            record = self._records[request_id] = Record(found=self.lookups.usual)
+            record = self._records[request_id] = Record(
+                found=self.lookups.usual, looked_up_at=self._steps
+            )
         return record
 
     def _leave_to_lookup(self, step: Step, choice: Choice, found: Sequence[Draft | None]) -> None:
@@ -254,7 +284,7 @@ class AdaptivePolicy:
         """The best option at the best price: that which this choice brings per second."""
         requests = len(demand.context)
         plain = requests / self.costs.step(requests, float(demand.context.sum()))
-        self.price = plain * self._advantage
+        self.price = plain * max(self._advantage, 1.0)
         choice = choose(demand, self.costs, self.price)
         if choice.emitted > 1.02 * self.price * choice.seconds:
             self.price = choice.emitted / choice.seconds
@@ -285,7 +315,7 @@ class AdaptivePolicy:
             tried = min(most, max(LEAST_TRIED, rows))
             if unknown := self.costs.target.unknown(rows + 1, rows + tried):
                 return unknown - rows
-        best, count, gained = 0.0, 0, 0.0
+        best, count, gained = LEAST_GAIN * len(self._step.requests), 0, 0.0
         for number, (cost, _, _) in enumerate(worth[:most], start=1):
             gained -= cost
             gain = gained - self.price * (seconds[number] - seconds[0])
@@ -333,7 +363,8 @@ class AdaptivePolicy:
                 seconds += taken.whole
                 plain += self.costs.step(decoding, taken.attention * decoding / taken.rows)
         if requests:
-            seen = min(max(tokens * plain / (requests * seconds), 1.0), MOST_ADVANTAGE)
+            seen = tokens * plain / (requests * seconds)
+            seen = min(max(seen, LEAST_ADVANTAGE), MOST_ADVANTAGE)
             self._advantage += (1 - exp(-seconds)) * (seen - self._advantage)
 
     def _learn(
@@ -363,6 +394,8 @@ class AdaptivePolicy:
         taken, tokens = step.taken, sum(map(len, step.emitted))
         if step.nodes:
             why = "on"
+        elif step.rests:
+            why = "speculation has lately won less than it took"
         elif not step.requests:
             why = "nobody decodes"
         elif step.weighed and step.probed is None:

@@ -22,15 +22,15 @@ class Lookups:
         self._seconds = SECONDS
         self.usual = 0.5  # tokens that a lookup wins, over all requests
 
-    def wanted(
-        self, ids: Sequence[int], records: Sequence[Record], price: float, step: int
-    ) -> list[bool]:
+    def wanted(self, records: Sequence[Record], price: float, step: int) -> list[bool]:
         """Which requests to look up, at a ``price`` of so many tokens for a second."""
         least = price * self._seconds * (1 + WEIGHING)
-        return [
-            record.found > least or (step + id) % TRY_EVERY == 0
-            for id, record in zip(ids, records, strict=True)
-        ]
+        wanted = []
+        for record in records:
+            wanted.append(record.found > least or step - record.looked_up_at >= TRY_EVERY)
+            if wanted[-1]:
+                record.looked_up_at = step
+        return wanted
 
     def took(self, seconds: float, lookups: int) -> None:
         """So many lookups took so long together."""

@@ -26,6 +26,7 @@ class Record:
     promised: float = DOUBT  # accepted nodes, as calibrated
     accepted: float = DOUBT
     found: float = 0.5  # tokens that a prompt lookup wins, its rows paid for
+    looked_up_at: int = 0  # step
     drafted_at: float = float("-inf")  # busy seconds
 
     @property

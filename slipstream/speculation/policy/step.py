@@ -61,6 +61,7 @@ class Step:
 
     requests: Sequence[Speculating] = ()
     most_nodes: int = 0  # that it has room for
+    rests: bool = False  # nothing is looked up or planned
     records: list[Record] = field(default_factory=list)
     tries: bool = False  # more than is known to pay
     looked_up: list[bool] = field(default_factory=list)

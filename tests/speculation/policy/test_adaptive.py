@@ -104,3 +104,28 @@ def test_what_the_drafter_is_not_sure_of_ends_where_levels_cost() -> None:
             least.add(shape.least_score)
     assert min(least) == -inf  # sometimes more is drafted, to see what it is worth
     assert any(-4 < score <= 0 for score in least)
+
+
+def decode(adaptive: AdaptivePolicy, steps: int, requests: int, deciding: float) -> int:
+    """Steps of which the policy rested, with drafts that are never right."""
+    rested = 0
+    asking = [request(id) for id in range(requests)]
+    for _ in range(steps):
+        drafts = [NO_DRAFT] * requests
+        if adaptive.rests(requests):
+            rested += 1
+            taken = Taken(requests, 50.0 * requests, 0.0, 0.01)
+        else:
+            shapes = adaptive.plan(asking, 0)
+            drafts = [chain(0.01) if shape else NO_DRAFT for shape in shapes]
+            taken = Taken(requests, 50.0 * requests, 0.001, 0.01, deciding_seconds=deciding)
+        adaptive.prune(drafts, 0)
+        adaptive.observe([[99]] * requests, taken)
+    return rested
+
+
+def test_where_nothing_is_won_it_hardly_ever_looks() -> None:
+    adaptive = policy(COSTLY_ROWS)
+    decode(adaptive, 200, 4, deciding=0.001)
+    assert 150 <= decode(adaptive, 200, 4, deciding=0.001) < 200
+    assert decode(adaptive, 1, 1, deciding=0.001) == 0  # the load has fallen

@@ -21,7 +21,8 @@ def after(row: float, right: bool, kept: list[int]) -> tuple[Lookups, Record]:
 
 def asked(lookups: Lookups, record: Record) -> int:
     """In how many steps of ``TRY_EVERY``."""
-    return sum(lookups.wanted([3], [record], PRICE, step)[0] for step in range(TRY_EVERY))
+    steps = range(1, TRY_EVERY + 1)
+    return sum(lookups.wanted([record], PRICE, step)[0] for step in steps)
 
 
 def test_right_finds_in_cheap_rows_are_looked_up_always() -> None:
