@@ -12,6 +12,7 @@ from slipstream.engine.load import load_engine
 from slipstream.engine.messages import EngineStats, Submit
 from slipstream.engine.options import EngineOptions
 from slipstream.engine.params import SamplingParams, Speculation, TreeShape
+from slipstream.speculation.policy.adaptive import AdaptivePolicy
 from slipstream.speculation.policy.summary import Summary
 from tests.engine.driving import drive
 
@@ -59,7 +60,11 @@ def test_nothing_is_divided_by_no_time() -> None:
     assert "0.0 tok/s predicted" in explain(Summary(steps=1))
 
 
-def test_adaptive_speculation_is_counted(tiny_llama: Path, tiny_drafter: Path) -> None:
+def test_adaptive_speculation_is_counted(
+    tiny_llama: Path, tiny_drafter: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A model so small decodes in less time than deciding takes.
+    monkeypatch.setattr(AdaptivePolicy, "rests", lambda *_: False)
     engine = start(tiny_llama, tiny_drafter, Speculation("adaptive"))
     stats = serve(engine)
     assert stats.generated_tokens_total == 12 * 60
