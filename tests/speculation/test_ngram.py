@@ -93,6 +93,16 @@ def test_requests_do_not_see_each_other() -> None:
     assert drafter.draft([]) == []
 
 
+def test_forgetting_drops_what_was_kept() -> None:
+    drafter = NgramDrafter()
+    drafter.draft([task([1, 2, 3, 1, 2], id=1), task([4, 5, 4], id=2)])
+    drafter.forget(1)
+    drafter.forget(1)
+    drafter.forget(77)
+    assert drafter.draft([task([8, 9, 7], id=1)]) == [NO_DRAFT]
+    assert drafter.draft([task([4, 5, 4], id=2)]) == [draft([4, 5, 4])]
+
+
 texts = st.one_of(
     st.lists(st.integers(0, 3), min_size=1, max_size=60),
     st.lists(st.integers(0, 3), min_size=60, max_size=60),  # so that some trees are wide
@@ -116,6 +126,17 @@ def test_every_draft_is_a_tree_within_its_shape(tokens: list[int], shape: TreeSh
     for path in found:
         wanted = (text[-1], *path)
         assert any(text[i : i + len(wanted)] == wanted for i in range(len(text)))
+
+
+@settings(max_examples=100, deadline=None)
+@given(texts, st.lists(st.integers(1, 60), max_size=6), shapes)
+def test_a_history_that_grows_gives_what_a_fresh_one_gives(
+    tokens: list[int], cuts: list[int], shape: TreeShape
+) -> None:
+    drafter = NgramDrafter()
+    for length in sorted(cuts):
+        drafter.draft([task(tokens[:length], shape)])
+    assert drafter.draft([task(tokens, shape)]) == [draft(tokens, shape)]
 
 
 @given(texts)
