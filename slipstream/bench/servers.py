@@ -45,7 +45,7 @@ class Launch:
     def check(self) -> None:
         """Raises ``UserError`` if there is no such program."""
         program = self.command[0]
-        path = {**os.environ, **self.environment}.get("PATH")
+        path = {**os.environ, **self.environment}.get("PATH", os.defpath)
         where = f" along the PATH {path}"
         if os.sep in program:
             program, where = str(Path(self.directory or "", program).absolute()), ""
