@@ -94,6 +94,9 @@ def main() -> None:
             for off, ours in pairs
             if ours.steps
         ]
+        if len(ratios) < 2:
+            print(f"C={in_flight:3} | every step held a prompt: give more --max-tokens or --pairs")
+            continue
         error = np.std(ratios, ddof=1) / np.sqrt(len(ratios))
         off, ours = (
             1e3 * sum(turn.seconds for turn in kind) / sum(turn.steps for turn in kind)
