@@ -14,6 +14,8 @@ from slipstream.errors import UserError
 
 T = TypeVar("T")
 
+_MERGE = "tag:yaml.org,2002:merge"
+
 
 class LocatedError(UserError):
     """It says already in which file and line the mistake is."""
@@ -43,12 +45,7 @@ class Fields:
     def __init__(self, path: Path, node: yaml.MappingNode) -> None:
         self._path = path
         self._known: list[str] = []
-        self._left: dict[str, tuple[yaml.Node, yaml.Node]] = {}
-        for key, value in node.value:
-            name = self._text(key, "a key")
-            if name in self._left:
-                raise self._error(key, f"{name} is given twice")
-            self._left[name] = (key, value)
+        self._left = self._entries(node)
 
     def text(self, key: str) -> str | None:
         """A scalar."""
@@ -98,7 +95,7 @@ class Fields:
             return {}
         if not isinstance(value, yaml.MappingNode):
             raise self._error(value, f"{key} should be a mapping")
-        return {self._text(name, key): self._text(item, key) for name, item in value.value}
+        return {name: self._text(item, key) for name, (_, item) in self._entries(value).items()}
 
     def items(
         self, key: str, of_text: Callable[[str], T], of_fields: "Callable[[Fields], T]"
@@ -129,6 +126,28 @@ class Fields:
         """Refuse keys that nobody has asked for."""
         for name, (key, _) in self._left.items():
             raise self._error(key, f"unknown key {name}; there are {', '.join(self._known)}")
+
+    def _entries(self, node: yaml.MappingNode) -> dict[str, tuple[yaml.Node, yaml.Node]]:
+        """Keys and values by name; a merge key, ``<<: *other``, fills in what is not given."""
+        own: dict[str, tuple[yaml.Node, yaml.Node]] = {}
+        inherited: dict[str, tuple[yaml.Node, yaml.Node]] = {}
+        sources: list[yaml.Node] = []
+        for key, value in node.value:
+            if key.tag == _MERGE:
+                sources += value.value if isinstance(value, yaml.SequenceNode) else [value]
+                continue
+            name = self._text(key, "a key")
+            if name in own:
+                raise self._error(key, f"{name} is given twice")
+            own[name] = (key, value)
+        node.value = list(own.values())  # so that a mapping that merges itself comes to an end
+        for source in sources:
+            if not isinstance(source, yaml.MappingNode):
+                raise self._error(source, "<< should be a mapping, or a list of mappings")
+            for name, entry in self._entries(source).items():
+                inherited.setdefault(name, entry)
+        node.value = list((inherited | own).values())
+        return inherited | own
 
     def _take(self, key: str) -> yaml.Node | None:
         self._known.append(key)

@@ -70,6 +70,26 @@ def test_a_file(tmp_path: Path) -> None:
     assert (three.draft_tokens, three.ready_s, three.model) == (3, READY_S, "")
 
 
+def test_merge_keys_fill_in_what_is_not_given(tmp_path: Path) -> None:
+    text = """\
+configurations:
+  - &off
+    name: off
+    template: vllm:off
+    args: [--dtype, float32]
+    env: &env {THREADS: 2, DEBUG: 1}
+  - {<<: *off, name: three, template: "vllm:3", env: {DEBUG: 0, <<: *env}}
+  - {name: five, template: "vllm:5", <<: [{method: eagle}, {method: other, ready_s: 1}, *off]}
+"""
+    off, three, five = candidates_of([write(tmp_path, text)], MODELS)
+    assert off.command and three.command and five.command
+    assert (three.name, three.draft_tokens) == ("three", 3)
+    assert three.command[-2:] == off.command[-2:] == ("--dtype", "float32")
+    assert (off.environment["DEBUG"], three.environment) == ("1", {"THREADS": "2", "DEBUG": "0"})
+    assert "eagle" in " ".join(five.command)
+    assert (five.ready_s, five.environment) == (1.0, off.environment)
+
+
 def test_ports_and_our_own_command() -> None:
     told = from_word("mine=slipstream serve --port {port}", NOTHING).at(4711)
     assert (told.url, told.command) == (
@@ -119,6 +139,9 @@ def test_words() -> None:
         ),
         ("  - name: remote\n", "  - engine: vllm\n", "line 15: a configuration needs a name"),
         ("env: {THREADS: 2, DEBUG: off}", "env: [1]", "line 8: env should be a mapping"),
+        ("{THREADS: 2, DEBUG: off}", "{A: 1, A: 2}", "line 8: A is given twice"),
+        ("ready_s: 12.5", "<<: [a]", "line 11: << should be a mapping, or a list of mappings"),
+        ("    name: three", "    <<: &it {<<: *it, speed: 1}", "line 18: unknown key speed"),
         ("directory: DIRECTORY", "directory: /no/such", "line 6: no folder /no/such"),
         ("model: some/target", "model: [a]", "line 1: model should be one value"),
         ("model: some/target", "model: 'a", "no YAML"),
