@@ -1,7 +1,9 @@
 """``slipstream verdict``: the command line."""
 
 import asyncio
+import os
 import signal
+import stat
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -187,8 +189,8 @@ def verdict(
 ) -> None:
     """Find out whether speculation pays here, at your load, and what should be set.
 
-    Exit status 1: something could not be measured. 2: bad input. 130, 143: interrupted; what was
-    measured before is kept and shown.
+    Exit status 1: something could not be measured. 2: bad input. 129, 130, 143: interrupted; what
+    was measured before is kept and shown.
     """
     from slipstream.verdict.contents import Questions
     from slipstream.verdict.load_distribution import parse_distribution
@@ -340,13 +342,28 @@ def _like_ctrl_c(ended_by: list[int]) -> Iterator[None]:
 
     def end(number: int, _: object) -> None:
         ended_by.append(number)
+        if number == signal.SIGHUP:
+            _leave_terminal()
         signal.raise_signal(signal.SIGINT)
 
     if threading.current_thread() is not threading.main_thread():  # only that one may ask for it
         yield
         return
-    before = signal.signal(signal.SIGTERM, end)
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    for number, handler in before.items():
+        if handler != signal.SIG_IGN:  # as under nohup
+            signal.signal(number, end)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _leave_terminal() -> None:
+    """It is gone: writing to it would raise errors, and the reports are still to be written."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (1, 2):
+        if stat.S_ISCHR(os.fstat(stream).st_mode):  # a closed terminal is no tty any more
+            os.dup2(nowhere, stream)
+    os.close(nowhere)

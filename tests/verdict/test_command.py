@@ -1,10 +1,14 @@
 """``slipstream verdict`` as a program."""
 
 import asyncio
+import fcntl
+import os
 import re
 import signal
 import subprocess
 import sys
+import termios
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +112,32 @@ async def test_ctrl_c_keeps_what_is_done_and_stops_servers(
     assert results.measurements
     assert not results.complete
     assert output  # the report of what there is
+
+
+@pytest.mark.parametrize("ignored", [False, True])
+async def test_a_closed_terminal_leaves_the_reports(tmp_path: Path, ignored: bool) -> None:
+    file, page = tmp_path / "it.json", tmp_path / "it.html"
+    command = f"{sys.executable} {PROGRAM} {{port}}"
+    words = [f"a={command}", f"b={command}", *SMALL, "--json", str(file), "--html", str(page)]
+    words += ["--rounds", "2" if ignored else "50"]
+    ours, theirs = os.openpty()
+    os.set_blocking(ours, False)
+    process = await asyncio.create_subprocess_exec(
+        *(["nohup"] if ignored else []), sys.executable, "-c", MAIN, *words,
+        stdin=theirs, stdout=theirs, stderr=theirs, cwd=tmp_path,
+        start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY),
+    )  # fmt: skip
+    os.close(theirs)
+    async with asyncio.timeout(60):
+        while not file.exists() or "tok_s" not in file.read_text():
+            with suppress(OSError):  # nothing to read, or, under nohup, nobody who writes
+                os.read(ours, 65536)
+            await asyncio.sleep(0.02)
+        os.close(ours)
+        await process.wait()
+    assert process.returncode == (0 if ignored else 128 + signal.SIGHUP)
+    assert read(file).complete == ignored
+    assert page.read_text().startswith("<!")
 
 
 def launch_marks() -> set[str]:
