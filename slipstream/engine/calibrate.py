@@ -29,6 +29,7 @@ EVIDENCE = 20.0  # as many steps' worth as what is learned while serving
 SHORT, LONG = 32, 1024  # tokens of context
 LEAST_LENGTH = 256  # tokens that a request must be able to have
 ATTENTION_ROWS = 32
+READERS, READ = 8, 512  # requests that read their contexts, and the tokens of each
 REQUESTS = (1, 2, 4, 8, 16, 32, 64)  # that draft together
 SHAPES = (TreeShape(1, 1, 2), TreeShape(2, 2, 9), TreeShape(4, 1, 5), TreeShape(4, 4, 25))
 _PATTERN = (11, 12, 13, 14)  # what prompts repeat, so that prompt lookup has something to find
@@ -90,12 +91,14 @@ class Calibration:
     def run(self) -> CostTables:
         """Measure everything: some seconds, up to a minute."""
         target, attention = self.measure_steps()
+        reading = self._measure_reading(attention)
         times, entry = self.measure_drafts()
         drafter, call = fit_passes(times, self._prior.drafter, self._prior.call)
         return CostTables(
             target=_table(target, self._prior.target),
             drafter=drafter,
             attention=attention,
+            reading=reading,
             entry=entry,
             call=call,
         )
@@ -148,6 +151,17 @@ class Calibration:
         longer = seconds[1] - seconds[0]
         return longer / more if longer > 0 and more > 0 else self._prior.attention
 
+    def _measure_reading(self, attention: float) -> float:
+        contexts, seconds = [], []
+        for context in (SHORT, self._fits(READ)):
+            tasks = self._start(READERS, context)
+            steps = [self._step(1, READERS) for _ in range(1 + ROUNDS)][1:]
+            seconds.append(min([took for took in steps if took is not None], default=0.0))
+            contexts.append(tasks[0].committed)
+        more = READERS * (contexts[1] - contexts[0])
+        reading = (seconds[1] - seconds[0]) / more - attention if more > 0 else 0.0
+        return reading if reading > 0 else self._prior.reading
+
     def _measure_entry(self) -> float:
         task = self._start(1, self._fits(LONG))[0]
         self._draft([task], SHAPES[0])
@@ -182,14 +196,16 @@ class Calibration:
         engine.step()
         return scatter.tasks
 
-    def _step(self, rows: int) -> float | None:
-        """Seconds of a step of so many rows; None if there is no room for them."""
+    def _step(self, rows: int, requests: int = 1) -> float | None:
+        """Seconds of a step of so many rows of the first request, and one of each other; None if
+        there is no room for them."""
         self._scatter.nodes = rows - 1
         before = self._engine.stats().rows_total
         started = time.perf_counter()
         self._engine.step()
         took = time.perf_counter() - started
-        return took if self._engine.stats().rows_total == before + rows else None
+        made = self._engine.stats().rows_total - before
+        return took if made == rows + requests - 1 else None
 
     def _draft(self, tasks: list[DraftTask], shape: TreeShape) -> tuple[list[Draft], float]:
         # A step before, as there is when serving: it drives the drafter out of the caches.

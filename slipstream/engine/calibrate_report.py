@@ -26,9 +26,10 @@ def print_costs(tables: CostTables, console: Console) -> None:
             table.add_row(*cells)
     console.print(table)
     console.print(
-        f"A row's attention to 1000 tokens of context takes {1e6 * tables.attention:.3f} ms. A "
-        f"draft takes {1e3 * tables.call:.3f} ms beside its passes, and {1e5 * tables.entry:.3f} "
-        "ms more to catch up with 100 positions."
+        f"A row's attention to 1000 tokens of context takes {1e6 * tables.attention:.3f} ms, and "
+        f"reading them, once for all rows of a request, {1e6 * tables.reading:.3f} ms. A draft "
+        f"takes {1e3 * tables.call:.3f} ms beside its passes, and {1e5 * tables.entry:.3f} ms more "
+        "to catch up with 100 positions."
     )
 
 

@@ -31,11 +31,13 @@ def machine_of(
     return Machine(
         target_bytes=read,
         target_operations=2 * (layers + head),
+        without_logits=layers / (layers + head),
         drafter_bytes=layer * _bytes("q4_1") + choice * _bytes("q8_0"),
         drafter_operations=2 * (layer + choice),
         context_bytes=kernels.slot_bytes(
             config.num_layers, config.num_kv_heads, config.head_dim, options.kv_dtype
         ),
+        context_operations=4 * config.num_layers * config.num_heads * config.head_dim,
     )
 
 

@@ -96,8 +96,9 @@ class Speculator:
         emitted = {delta.id: delta.token_ids for delta in deltas}
         beside = self._draft_seconds + self._lookup_seconds + self._deciding_seconds
         taken = Taken(
-            rows=len(batch.tokens),
+            rows=self._policy.costs.rows(len(batch.tokens), len(batch.logit_rows)),
             attention=float(batch.positions.sum()),
+            context=float(sum([work.request.committed for work in works])),
             draft_seconds=0.0 if self._others_draft else self._draft_seconds,
             seconds=max(seconds - beside, 1e-6),
             lookup_seconds=self._lookup_seconds,
@@ -155,7 +156,9 @@ class Speculator:
         if self._adaptive and self._policy.rests(len(self._adaptive)):
             return {}
         requests = [self._speculating(works[index]) for index in self._adaptive]
-        self._other_rows = other_nodes + sum([work.count for work in works]) - len(requests)
+        others = sum([work.count for work in works]) - len(requests)
+        logits = sum([work.reaches_end for work in works]) - len(requests)
+        self._other_rows = other_nodes + self._policy.costs.rows(others, logits)
         self._look_up(works, requests)
         found = [self._found.get(index) for index in self._adaptive]
         shapes = self._policy.plan(requests, self._other_rows, found, other_nodes)

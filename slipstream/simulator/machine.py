@@ -106,7 +106,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             target_operations=(self.row_operations + exchanged) * row_factor,
             drafter_bytes=self.level_bytes + self.level_seconds * self.memory_rate,
             drafter_operations=max(self.level_operations, self.entry_operations),
-            context_bytes=self.context_bytes,
+            context_operations=self.context_bytes * self.compute_rate / self.memory_rate,
             bytes_per_second=self.memory_rate / factor,
             operations_per_second=self.compute_rate / factor,
             seconds_per_pass=self.step_seconds * factor,

@@ -44,7 +44,7 @@ def test_measured_drawn_written_and_kept(
         assert all((evidence > 0) == (rows <= most) for rows, _, evidence in table)
     times = [seconds for _, seconds, _ in tables.target]
     assert times == sorted(times)
-    assert tables.attention > 0 and tables.entry > 0 and tables.call > 0
+    assert tables.attention > 0 and tables.reading > 0 and tables.entry > 0 and tables.call > 0
     assert "<svg" in plot.read_text()
     output = capsys.readouterr().out
     assert "step ms" in output and "512" in output and "1024" not in output
@@ -54,7 +54,7 @@ def test_measured_drawn_written_and_kept(
     options = EngineOptions(model=str(tiny_llama), drafter=str(tiny_drafter), threads=1)
     found = load(options).costs.costs.tables()
     assert [evidence for _, _, evidence in found.target] == [e for _, _, e in tables.target]
-    assert found.attention == tables.attention
+    assert (found.attention, found.reading) == (tables.attention, tables.reading)
 
 
 def test_prompt_lookup_has_costs_too(tiny_llama: Path) -> None:

@@ -7,6 +7,9 @@ import pytest
 from slipstream.engine.engine import Engine
 from slipstream.engine.messages import Delta, Submit
 from slipstream.engine.params import SamplingParams, Speculation, TreeShape
+from slipstream.speculation.policy.adaptive import AdaptivePolicy
+from slipstream.speculation.policy.cost_model import CostModel, Machine
+from slipstream.speculation.policy.step import Taken
 from tests.engine.driving import greedy, start_engine
 
 REPEATING = [5, 6, 7, 8] * 10
@@ -90,3 +93,18 @@ def test_a_request_that_cannot_be_served_is_refused(
     with pytest.raises(ValueError, match="together at most 64"):
         engine.submit(Submit(0, [5] * prompt, greedy(max_tokens)))
     assert not engine.busy
+
+
+def test_what_the_policy_is_told_of_a_step(
+    tiny_llama: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of a prompt that need no logits count for less, and a context is read once."""
+    told: list[Taken] = []
+    monkeypatch.setattr(AdaptivePolicy, "observe", lambda _, emitted, taken: told.append(taken))
+    engine = start_engine(tiny_llama, costs=CostModel(Machine(without_logits=0.5)))
+    engine.submit(Submit(0, list(range(1, 12)), greedy(3)))
+    while engine.busy:
+        engine.step()
+    prompt, *decoding = [(taken.rows, taken.attention, taken.context) for taken in told]
+    assert prompt == (1 + 5, 55.0, 11.0)  # 11 rows, of which the last one has logits
+    assert decoding == [(1, 11.0, 12.0), (1, 12.0, 13.0)]

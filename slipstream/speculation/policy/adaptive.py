@@ -262,7 +262,7 @@ class AdaptivePolicy:
         behind = facts[:, 3]
         within = np.minimum(facts[:, 1], REPAID_WITHIN)
         # A step spends half its time again on catching up at most; the others come in later ones.
-        step = self.costs.step(len(requests), float(facts[:, 0].sum()))
+        step = self.costs.plain(len(requests), float(facts[:, 0].sum()))
         most = max(LEAST_CAUGHT_UP, 0.5 * step / self.costs.entry) if self.costs.entry else np.inf
         late = (np.cumsum(behind) - behind > most) & (behind > 0)
         outlook = self.outlook.of(self._step.records, facts[:, 2] > 0)
@@ -283,7 +283,7 @@ class AdaptivePolicy:
     def _choose(self, demand: Demand) -> Choice:
         """The best option at the best price: that which this choice brings per second."""
         requests = len(demand.context)
-        plain = requests / self.costs.step(requests, float(demand.context.sum()))
+        plain = requests / self.costs.plain(requests, float(demand.context.sum()))
         self.price = plain * max(self._advantage, 1.0)
         choice = choose(demand, self.costs, self.price)
         if choice.emitted > 1.02 * self.price * choice.seconds:
@@ -329,7 +329,7 @@ class AdaptivePolicy:
         for step in self._ended:
             taken = step.taken
             self._sum_up(step)
-            self.costs.note_step(taken.rows, taken.attention, taken.seconds)
+            self.costs.note_step(taken.rows, taken.attention, taken.context, taken.seconds)
             self.lookups.took(taken.lookup_seconds, sum(step.looked_up))
             if taken.draft_seconds > 0 and (work := step.draft_work()).first:
                 self.costs.note_draft(work, taken.draft_seconds)
@@ -361,7 +361,8 @@ class AdaptivePolicy:
                 tokens += sum(map(len, step.emitted))
                 requests += decoding
                 seconds += taken.whole
-                plain += self.costs.step(decoding, taken.attention * decoding / taken.rows)
+                attention = taken.attention * decoding / taken.rows
+                plain += self.costs.step(decoding, attention, taken.context)
         if requests:
             seen = tokens * plain / (requests * seconds)
             seen = min(max(seen, LEAST_ADVANTAGE), MOST_ADVANTAGE)
@@ -409,7 +410,7 @@ class AdaptivePolicy:
             accepted=tokens - len(step.emitted),
             emitted=tokens,
             expected_tokens=len(step.emitted) + step.expected_tokens,
-            expected_seconds=self.costs.step(taken.rows, taken.attention),
+            expected_seconds=self.costs.step(taken.rows, taken.attention, taken.context),
             seconds=taken.seconds,
             draft_seconds=taken.draft_seconds + taken.lookup_seconds,
         )

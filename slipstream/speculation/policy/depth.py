@@ -67,7 +67,7 @@ def choose(demand: Demand, costs: CostModel, price: float) -> Choice:
     rows = requests + demand.other_rows
     worth = demand.outlook - price * costs.attention * demand.context[:, None, None]
     chosen = _worthwhile(demand, worth, costs, price, rows)
-    alone = costs.step(requests, float(demand.context.sum()))
+    alone = costs.plain(requests, float(demand.context.sum()))
     plain = Choice(0, 0, chosen & False, 0, requests, alone, 0.0)
     drafting = int(chosen.sum())
     if not (drafting and demand.most_nodes):

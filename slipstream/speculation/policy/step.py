@@ -37,7 +37,8 @@ class Speculating(msgspec.Struct, frozen=True):
 
 
 class Taken(msgspec.Struct, frozen=True):
-    """What a step took. Attention is rows times the tokens of their context."""
+    """What a step took. Attention is rows times the tokens of their context, which is the tokens of
+    all requests' contexts; rows without logits count for the less that they cost."""
 
     rows: int
     attention: float
@@ -45,6 +46,7 @@ class Taken(msgspec.Struct, frozen=True):
     seconds: float  # of everything else
     lookup_seconds: float = 0.0
     deciding_seconds: float = 0.0  # of this policy and of building trees: plain decoding has none
+    context: float = 0.0
 
     @property
     def whole(self) -> float:

@@ -46,7 +46,7 @@ def slower(tables: CostTables, factor: float) -> CostTables:
     def scale(table: list[tuple[int, float, float]]) -> list[tuple[int, float, float]]:
         return [(rows, factor * seconds, 7.0) for rows, seconds, _ in table]
 
-    return CostTables(scale(tables.target), scale(tables.drafter), 1e-7, 1e-5, 1e-3)
+    return CostTables(scale(tables.target), scale(tables.drafter), 1e-7, 1e-6, 1e-5, 1e-3)
 
 
 def learned(factor: float = 2.0) -> CostModel:
@@ -69,7 +69,7 @@ def test_what_one_server_learned_the_next_one_starts_from() -> None:
     fresh = CostStore(KEY, CostModel(Machine()))
     assert fresh.load()
     assert fresh.costs.tables() == learned().tables()
-    assert fresh.costs.step(4, 100) == pytest.approx(learned().step(4, 100))
+    assert fresh.costs.step(4, 100, 50) == pytest.approx(learned().step(4, 100, 50))
 
 
 def test_the_file_is_in_the_users_cache_unless_said_otherwise(
@@ -144,10 +144,26 @@ def broken_files() -> list[bytes]:
     tables = CostModel(Machine()).tables()
     other = msgspec.structs.replace(KEY, threads=9)
     bad = [
-        CostTables(tables.target[:-1], tables.drafter, tables.attention, tables.entry, tables.call),
-        CostTables(tables.target, [(1, -1.0, 0.0)], tables.attention, tables.entry, tables.call),
-        CostTables(tables.target, tables.drafter, -1.0, tables.entry, tables.call),
-        CostTables(tables.target, tables.drafter, tables.attention, tables.entry, 0.0),
+        CostTables(
+            tables.target[:-1],
+            tables.drafter,
+            tables.attention,
+            tables.reading,
+            tables.entry,
+            tables.call,
+        ),
+        CostTables(
+            tables.target,
+            [(1, -1.0, 0.0)],
+            tables.attention,
+            tables.reading,
+            tables.entry,
+            tables.call,
+        ),
+        CostTables(tables.target, tables.drafter, -1.0, tables.reading, tables.entry, tables.call),
+        CostTables(
+            tables.target, tables.drafter, tables.attention, tables.reading, tables.entry, 0.0
+        ),
     ]
     documents = [{"key": KEY, "tables": each} for each in bad] + [{"key": other, "tables": tables}]
     whole = [msgspec.json.encode(document) for document in documents]

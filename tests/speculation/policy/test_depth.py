@@ -34,7 +34,7 @@ def chosen(
         most_nodes=1000,
     )
     costs = CostModel(machine)
-    return choose(demand, costs, requests / costs.step(requests, 0.0))
+    return choose(demand, costs, requests / costs.plain(requests, 0.0))
 
 
 def test_likelier_text_is_drafted_deeper() -> None:
@@ -64,7 +64,7 @@ def test_nobody_catches_up_at_any_price() -> None:
 def test_a_choice_says_what_it_expects() -> None:
     choice = chosen(0.8)
     assert 1.5 < choice.emitted < 9.0
-    assert choice.seconds > CostModel(MACHINE).step(1, 0.0)
+    assert choice.seconds > CostModel(MACHINE).plain(1, 0.0)
     assert choice.gain > 0
 
 
