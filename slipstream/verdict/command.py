@@ -5,8 +5,6 @@ import os
 import signal
 import stat
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from math import isfinite
 from pathlib import Path
@@ -20,7 +18,7 @@ if TYPE_CHECKING:  # the rest is imported where it is used, so that --help is qu
     from slipstream.verdict.contents import Questions
     from slipstream.verdict.outputs import Outputs
     from slipstream.verdict.results import Load, Settings
-    from slipstream.verdict.rounds import Plan
+    from slipstream.verdict.rounds import Plan, Rounds
 
 _LEVELS = ["1", "4", "16", "64"]
 _INCOMPLETE = 1  # the exit status when something could not be measured
@@ -318,12 +316,12 @@ def _measure(
     ended_by: list[int] = []
     try:
         with (
-            _like_ctrl_c(ended_by),
             Display(console(stderr=True)) as display,
             asyncio.Runner(loop_factory=loop_factory()) as runner,
         ):
-            runner.run(Rounds(plan, results, display, lambda: outputs.save(results)).run())
-    except KeyboardInterrupt:
+            rounds = Rounds(plan, results, display, lambda: outputs.save(results))
+            runner.run(_until_ended(rounds, ended_by))
+    except (KeyboardInterrupt, asyncio.CancelledError):
         ended_by.append(signal.SIGINT)
     if results.measurements or not ended_by:
         outputs.render(results, questions, outputs.json)
@@ -336,28 +334,22 @@ def _measure(
     return 0 if len(measured) == len(plan.candidates) * len(loads) else _INCOMPLETE
 
 
-@contextmanager
-def _like_ctrl_c(ended_by: list[int]) -> Iterator[None]:
+async def _until_ended(rounds: "Rounds", ended_by: list[int]) -> None:
     """What asks this process to end does what Ctrl-C does, and is noted."""
+    loop, measuring = asyncio.get_running_loop(), asyncio.current_task()
 
-    def end(number: int, _: object) -> None:
+    def end(number: int) -> None:
         ended_by.append(number)
         if number == signal.SIGHUP:
             _leave_terminal()
-        signal.raise_signal(signal.SIGINT)
+        if measuring:
+            measuring.cancel()
 
-    if threading.current_thread() is not threading.main_thread():  # only that one may ask for it
-        yield
-        return
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
-    for number, handler in before.items():
-        if handler != signal.SIG_IGN:  # as under nohup
-            signal.signal(number, end)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    if threading.current_thread() is threading.main_thread():  # only that one may ask for it
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) != signal.SIG_IGN:  # as under nohup
+                loop.add_signal_handler(number, end, number)
+    await rounds.run()
 
 
 def _leave_terminal() -> None:

@@ -28,7 +28,7 @@ from slipstream.bench.statistics import level_stats
 from slipstream.errors import UserError
 from slipstream.verdict import answers
 from slipstream.verdict.analysis import tight_enough
-from slipstream.verdict.clock import Clock
+from slipstream.verdict.clock import Clock, Part
 from slipstream.verdict.configuration import Candidate
 from slipstream.verdict.engines import Identity, drafted, identify
 from slipstream.verdict.measurement import measurement, notes
@@ -108,7 +108,7 @@ class Rounds:
         try:
             for number in range(settings.rounds):
                 visits = self._visits(number)
-                if not visits or (number and self._too_late(started, number)):
+                if not visits or (number and self._too_late(started, number, visits)):
                     break
                 await self._round(number, visits)
             self._results.complete = True
@@ -121,6 +121,8 @@ class Rounds:
         self._down = set()
         if settings.side_by_side:
             for name in dict.fromkeys(candidate.name for candidate, _ in visits):
+                if name not in self._running:
+                    self._observer.doing(f"round {number + 1}: starting {name}", None)
                 await self._serving(name, number)
         for place, (candidate, load) in enumerate(visits):
             left = self._left_s(number, visits[place:])
@@ -154,19 +156,18 @@ class Rounds:
         ]
 
     def _left_s(self, number: int, rest: "list[tuple[Candidate, Load]]") -> float | None:
-        def parts(visits: "list[tuple[Candidate, Load]]") -> list[tuple[str, str]]:
-            return [(candidate.name, load.label) for candidate, load in visits]
-
-        left = self._clock.left(parts(rest))
-        later = self._clock.left(parts(self._visits(number)))
+        left = self._clock.left(_parts(rest))
+        later = self._clock.left(_parts(self._visits(number)))
         if left is None or later is None:
             return None
         return left + later * (self._results.settings.rounds - number - 1)
 
-    def _too_late(self, started: float, number: int) -> bool:
-        """Whether the time limit leaves no room for one more round."""
+    def _too_late(
+        self, started: float, number: int, visits: "list[tuple[Candidate, Load]]"
+    ) -> bool:
+        """Whether the time limit leaves no room for these visits, which are one more round."""
         limit, spent = self._plan.time_limit_s, time.monotonic() - started
-        if limit is None or spent * (number + 1) / number <= limit:
+        if limit is None or spent + (self._clock.left(_parts(visits)) or 0.0) <= limit:
             return False
         rounds = "one round" if number == 1 else f"{number} rounds"
         self._notes.append(f"ended after {rounds}, by the time limit")
@@ -209,7 +210,8 @@ class Rounds:
             never = isinstance(error, NeverReadyError)
             self._lost(name, None, number, str(error), give_up=never)
             return None
-        self._clock.note((name, ""), time.monotonic() - begun)
+        if not self._results.settings.side_by_side:  # or it is started this once
+            self._clock.note((name, ""), time.monotonic() - begun)
         return serving
 
     async def _meet(self, serving: Serving) -> None:
@@ -347,3 +349,7 @@ def _notes_on_prompts(plan: Plan, results: Results) -> list[str]:
     if results.settings.repeated_prompts:
         return [f"{said}: they repeat, so prefix caches help"]
     return [f"{said}: each comes several times, with another number in front"]
+
+
+def _parts(visits: "list[tuple[Candidate, Load]]") -> list[Part]:
+    return [(candidate.name, load.label) for candidate, load in visits]

@@ -37,6 +37,7 @@ app = typer.Typer(pretty_exceptions_enable=False)
 app.command(cls=SeveralValuesCommand)(verdict)
 app()
 """
+IN_BACKGROUND = MAIN.replace("signal.default_int_handler", "signal.SIG_IGN")
 
 
 def invoke(*args: str) -> Any:
@@ -88,15 +89,18 @@ async def test_something_that_fails_gives_status_1(tmp_path: Path) -> None:
     assert "no such flag" in result.stderr
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("number", "main"),
+    [(signal.SIGINT, MAIN), (signal.SIGTERM, MAIN), (signal.SIGTERM, IN_BACKGROUND)],
+)
 async def test_ctrl_c_keeps_what_is_done_and_stops_servers(
-    tmp_path: Path, number: signal.Signals
+    tmp_path: Path, number: signal.Signals, main: str
 ) -> None:
     file = tmp_path / "it.json"
     command = f"{sys.executable} {PROGRAM} {{port}} child"
     words = [f"a={command}", f"b={command}", *SMALL, "--rounds", "50", "--json", str(file)]
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", MAIN, *words,
+        sys.executable, "-c", main, *words,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=Path(__file__).parents[2],
     )  # fmt: skip
     assert process.stderr is not None

@@ -3,9 +3,11 @@
 import asyncio
 import socket
 import sys
+import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ from slipstream.verdict.configuration import Candidate
 from slipstream.verdict.results import Failure, Load, Measurement, Results, Settings
 from slipstream.verdict.rounds import Plan, Rounds
 from slipstream.verdict.sentences import warnings
+from slipstream.verdict.serving import Serving, start
 
 from ..bench.fake_server import FakeServer, serving
 
@@ -213,6 +216,29 @@ async def test_no_round_begins_that_the_time_limit_would_cut() -> None:
         results = await run(candidates, [ONE], rounds=5, time_limit_s=0.0)
     assert len(results.measurements) == 2
     assert results.notes == ["ended after one round, by the time limit"]
+
+
+async def test_starts_side_by_side_do_not_count_for_later_rounds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hours = 0.0
+
+    async def slow(*args: Any) -> Serving:
+        nonlocal hours
+        hours += 1
+        return await start(*args)
+
+    clock = SimpleNamespace(
+        monotonic=lambda: time.monotonic() + 3600 * hours, perf_counter=time.perf_counter
+    )
+    monkeypatch.setattr("slipstream.verdict.rounds.start", slow)
+    monkeypatch.setattr("slipstream.verdict.rounds.time", clock)
+    log = Log()
+    async with fakes({}, {}) as (candidates, _):
+        how: dict[str, Any] = {"settings": {"side_by_side": True}, "time_limit_s": 2.5 * 3600}
+        results = await run(candidates, [ONE], rounds=3, log=log, **how)
+    assert len(results.measurements) == 6
+    assert max(left or 0.0 for left in log.lefts) < 3600
 
 
 async def test_answers_are_compared() -> None:
