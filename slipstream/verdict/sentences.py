@@ -88,7 +88,10 @@ def _answer_text(results: Results, group: Sequence[Answer]) -> str:
     if not rest:
         return ahead
     speeds = [f"{name} {_range(others, name)}" if name in one.ratios else name for name in rest]
-    return f"{ahead}, but not surely faster than {_few(speeds)}"
+    # The interval that is shown is that of one comparison.
+    alone = base in rest and any(found[top].sign > 0 for found in others if top in found)
+    after_all = " once all pairs are compared" if alone else ""
+    return f"{ahead}, but not surely faster than {_few(speeds)}{after_all}"
 
 
 def _few(words: Sequence[str]) -> str:

@@ -185,6 +185,25 @@ def test_the_answer_is_in_each_form(form: str) -> None:
     assert "could not tell, one round is too few" in text
 
 
+def test_an_interval_that_convinces_only_alone_is_told() -> None:
+    """Three rounds, three configurations: 1.13 to 1.62, but each of three pairs might be luck."""
+    found = results(dict.fromkeys(("off", "fixed", "adaptive"), off), [1], rounds=3)
+    found.settings = msgspec.structs.replace(found.settings, rounds=6, stop_early=True)
+    speeds = {
+        "off": (96.4, 84.1, 79.8),
+        "fixed": (108.4, 93.2, 94.8),
+        "adaptive": (127.0, 110.0, 114.4),
+    }
+    found.measurements = [
+        measurement(name, Load(1), number, speed)
+        for name, measured in speeds.items()
+        for number, speed in enumerate(measured)
+    ]
+    [answer, *_] = conclusions(found)
+    assert "adaptive is ahead, 1.35" in answer
+    assert answer.endswith("not surely faster than off once all pairs are compared.")
+
+
 def test_failed_requests_are_counted() -> None:
     found = one_round()
     bad = msgspec.structs.replace(found.measurements[0].samples[0], error="status 500")
