@@ -37,8 +37,8 @@ class Speculating(msgspec.Struct, frozen=True):
 
 
 class Taken(msgspec.Struct, frozen=True):
-    """What a step took. Attention is rows times the tokens of their context, which is the tokens of
-    all requests' contexts; rows without logits count for the less that they cost."""
+    """What a step took. Attention is rows times the tokens of their contexts, context these tokens
+    once for each request; a row without logits counts for as much less as it costs."""
 
     rows: int
     attention: float
